@@ -121,6 +121,11 @@ fn rate_of(client: &ClientConnection) -> Option<Rate> {
     Some(Rate { per_second, burst: burst.unwrap_or(per_second.saturating_mul(2)) })
 }
 
+fn scheduling_settings(configuration: &Configuration, vcenters: Vec<VcenterId>, seed: u64) -> SchedulingSettings {
+    let writes = rate_of(configuration.client_connection());
+    SchedulingSettings { vcenters, seed, writes, ..SchedulingSettings::default() }
+}
+
 /// Wires and starts everything, in tasks of the service.
 pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> Bridger {
     let on = parts.on();
@@ -196,8 +201,7 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
             binder: Arc::new(Fenced::new(PodBinder::new(client.clone()), lease.clone())),
             pods: Arc::new(Fenced::new(PodConditions::new(client.clone(), time_of_day), lease.clone())),
         };
-        let writes = rate_of(configuration.client_connection());
-        let settings = SchedulingSettings { vcenters: ids, seed, writes, ..SchedulingSettings::default() };
+        let settings = scheduling_settings(&configuration, ids, seed);
         let tools = parts.plugins.tools(client.clone(), Messages::new(runtime.waker()));
         let controller = Scheduling::new(configuration, settings, metrics.clone(), Instant::now()).with_tools(tools);
         runtime.add(controller, Arc::new(SchedulingExecutor(ports)), lease);
@@ -233,4 +237,33 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     let watching = Box::pin(kubernetes::watch::watch_and_relist(client, events, seed, on, lists));
     service.background.spawn("watches of Kubernetes", watching);
     Bridger { world, counters, shown, rules, audit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qps_and_burst_of_the_configuration_file_limit_writes() {
+        let writes = |connection: &str| {
+            let yaml = format!(
+                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nclientConnection: {connection}\n"
+            );
+            let configuration = PluginRegistry::standard().configuration(&yaml).expect("it is valid");
+            scheduling_settings(&configuration, Vec::new(), 0).writes.map(|rate| (rate.per_second, rate.burst))
+        };
+        for (connection, expected) in [
+            ("{}", None),
+            ("{qps: 0, burst: 7}", None),
+            ("{qps: -1, burst: 7}", None),
+            ("{qps: 20, burst: 7}", Some((20, 7))),
+            // Twice the rate, as kube-scheduler's defaults.
+            ("{qps: 20}", Some((20, 40))),
+            ("{qps: 20, burst: 0}", Some((20, 40))),
+            // Rounded up to whole writes per second.
+            ("{qps: 0.5, burst: 1}", Some((1, 1))),
+        ] {
+            assert_eq!(writes(connection), expected, "{connection}");
+        }
+    }
 }

@@ -117,6 +117,13 @@ impl PluginRegistry {
         self
     }
 
+    /// Reads the text of a configuration file and checks it, as at the start; for tests of one's own plugins.
+    pub fn configuration(&self, yaml: &str) -> Result<Configuration, String> {
+        let configuration = crate::service::scheduler::read_text(yaml, &self.plugins)?;
+        self.check(&configuration).map_err(|failure| failure.to_string())?;
+        Ok(configuration)
+    }
+
     pub(crate) fn plugins(&self) -> &::scheduler::Registry {
         &self.plugins
     }

@@ -77,8 +77,13 @@ impl<P: PodStatusWriter> PodStatusWriter for Fenced<P> {
         pod: &'a PodName,
         reason: &'a str,
         message: &'a str,
+        nominated: Option<Option<&'a str>>,
     ) -> BoxFuture<'a, Result<(), PortError>> {
-        Box::pin(self.within(self.port.not_scheduled(pod, reason, message)))
+        Box::pin(self.within(self.port.not_scheduled(pod, reason, message, nominated)))
+    }
+
+    fn disrupt<'a>(&'a self, pod: &'a PodName, message: &'a str) -> BoxFuture<'a, Result<(), PortError>> {
+        Box::pin(self.within(self.port.disrupt(pod, message)))
     }
 
     fn nominate<'a>(&'a self, pod: &'a PodName, node: Option<&'a str>) -> BoxFuture<'a, Result<(), PortError>> {

@@ -2,7 +2,8 @@
 //!
 //! A thin layer: it calls the engine and decides nothing. `/livez` is 500 if a long-running task no longer answers, and
 //! names it. `/readyz` is 200 once the required Kubernetes sources are in sync. vCenters do not affect the status, because a vCenter that is
-//! being patched must not stop pods; the body lists what is degraded. `/metrics` is in the OpenMetrics text format.
+//! being patched must not stop pods; the body lists what is degraded. `/metrics` is in the OpenMetrics text format, as is
+//! `/metrics/resources` of a scheduler.
 //!
 //! - [`mod@serve`]: the listener, with limits on everything that a client may use. [`tls`]: certificates, reloaded when
 //!   they change.
@@ -11,6 +12,7 @@
 mod connection;
 pub mod extender;
 mod metrics;
+mod pod_resources;
 mod readiness;
 pub mod serve;
 pub mod tls;
@@ -25,7 +27,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use engine::counters::Counters;
 use engine::runtime::{EventRecorder, Heartbeats, Lease, RuntimeStats, SharedWorld, Stalled};
-use model::Parts;
+use model::{Part, Parts};
 use model::event::VcenterId;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
@@ -79,6 +81,7 @@ pub fn router(shown: Shown) -> Router {
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/metrics", get(show_metrics))
+        .route("/metrics/resources", get(show_pod_resources))
         .with_state(shown)
 }
 
@@ -103,7 +106,19 @@ async fn readyz(State(shown): State<Shown>) -> Response {
 }
 
 async fn show_metrics(State(shown): State<Shown>) -> Response {
-    match metrics::text(&shown) {
+    as_openmetrics(metrics::text(&shown))
+}
+
+/// Only a scheduler knows what pods request.
+async fn show_pod_resources(State(shown): State<Shown>) -> Response {
+    if !shown.parts.contains(Part::Scheduling) {
+        return (StatusCode::NOT_FOUND, "no scheduler runs in this process\n").into_response();
+    }
+    as_openmetrics(pod_resources::text(shown.world))
+}
+
+fn as_openmetrics(text: Result<String, std::fmt::Error>) -> Response {
+    match text {
         Ok(text) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()
@@ -243,6 +258,16 @@ mod tests {
         ] {
             assert!(body.contains(expected), "{expected:?} is missing:\n{body}");
         }
+    }
+
+    #[tokio::test]
+    async fn only_a_scheduler_shows_what_pods_request() {
+        let mut shown = synced(None);
+        assert_eq!(get(&shown, "/metrics/resources").await.0, 404);
+        shown.parts = Parts::SCHEDULING;
+        let (status, body) = get(&shown, "/metrics/resources").await;
+        assert_eq!(status, 200);
+        assert!(body.contains("# TYPE kube_pod_resource_request gauge"), "{body}");
     }
 
     #[tokio::test]

@@ -1,5 +1,7 @@
 //! What the executors of Licences do: they mark the pod, and bind it. Both are repeatable.
 
+use std::time::Duration;
+
 use bridger::scheduler::{BoxFuture, Client, Executes, PodName, WorkEnd, WorkError};
 use http::Request;
 use serde_json::json;
@@ -11,6 +13,7 @@ const ANNOTATION: &str = "example.com/licences-checked-out";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkout {
     pub licences: u32,
+    pub takes: Duration,
 }
 
 /// Bind the pod.
@@ -35,6 +38,7 @@ impl Executes<Checkout> for Annotate {
         work: &'a Checkout,
     ) -> BoxFuture<'a, Result<WorkEnd, WorkError>> {
         Box::pin(async move {
+            tokio::time::sleep(work.takes).await;
             // The UID makes sure that a later pod of the same name is not marked.
             let patch = json!({ "metadata": {
                 "uid": pod.uid,

@@ -1,6 +1,7 @@
 #![doc = include_str!("../../../docs/write-a-plugin.md")]
 
 mod checkout;
+mod licence_server;
 mod licences;
 mod namespace_spread;
 
@@ -17,4 +18,5 @@ pub fn registry() -> PluginRegistry {
         .with::<Licences>()
         .with_pre_bind_executor::<Licences, _>(|tools| checkout::Annotate::new(tools.kubernetes().clone()))
         .with_bind_executor::<Licences, _>(|tools| checkout::BindLicensed::new(tools.kubernetes().clone()))
+        .with_start(licence_server::start)
 }

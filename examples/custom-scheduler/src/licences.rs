@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bridger::scheduler::{
-    Bind, ChangeKinds, Cycle, Filter, Handle, NodeId, NodeSet, Notified, Permit, PermitAnswer, Plugin, PodId, Points,
-    PostBind, PostFilter, PostFilterAnswer, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, Reads,
-    Reasons, Register, RejectedNodes, Rejection, Reserve, Score, Status, World,
+    Bind, ChangeKinds, Cycle, Filter, Handle, NodeId, NodeSet, Nomination, Notified, Permit, PermitAnswer, Plugin,
+    PodId, Points, PostBind, PostFilter, PostFilterAnswer, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort,
+    QueuedPod, Reads, Reasons, Register, RejectedNodes, Rejection, Reserve, Score, Status, World,
 };
 use serde::Deserialize;
 
@@ -35,6 +35,8 @@ pub struct Args {
     licences: u32,
     /// Waits so long for the licence server to agree, in milliseconds; 0: it need not be asked.
     approval_within_ms: u64,
+    /// How long it takes to check out licences, in milliseconds.
+    checkout_takes_ms: u64,
 }
 
 /// What one cycle knows: written by PreFilter, read by the later points.
@@ -46,10 +48,11 @@ pub struct State {
     most: i64,
 }
 
-/// The licence server's answer, sent by a task that talks to it.
-#[derive(Clone, Copy, Debug)]
+/// The licence server's answer, sent by the task that asks it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Approval {
-    pub pod: PodId,
+    pub namespace: String,
+    pub pod: String,
     pub granted: bool,
 }
 
@@ -140,13 +143,15 @@ impl PostFilter for Licences {
         _: &dyn RejectedNodes,
         handle: &mut Handle<'_>,
     ) -> PostFilterAnswer {
-        // Nothing can be done about it, but it can be explained.
+        // Nothing can be done about it, but it can be explained. No room is to be kept either: a process that was killed
+        // may have left a nomination.
         let (held, waiting) = (self.being_bound.load(Ordering::Relaxed), handle.waiting_pods().len());
         let reason = format!(
             "licences: {} needed, {held} held by pods that are being bound, of which {waiting} wait for approval",
             state.needed
         );
-        PostFilterAnswer::nothing(Status::unschedulable(reason))
+        let answer = PostFilterAnswer::nothing(Status::unschedulable(reason));
+        PostFilterAnswer { nomination: Nomination::Clear, ..answer }
     }
 }
 
@@ -191,15 +196,15 @@ impl Permit for Licences {
     }
 }
 
-/// The answer of the licence server.
+/// The answer of the licence server. It repeats its answers; one about a pod that does not wait changes nothing.
 impl Notified for Licences {
     type Message = Approval;
 
-    fn notified(&self, _: &World, approval: &Approval, handle: &mut Handle<'_>) {
-        if approval.granted {
-            handle.allow(approval.pod);
-        } else {
-            handle.reject(approval.pod, "the licence server refuses");
+    fn notified(&self, world: &World, approval: &Approval, handle: &mut Handle<'_>) {
+        match world.pod_id(&approval.namespace, &approval.pod) {
+            Some(pod) if approval.granted => handle.allow(pod),
+            Some(pod) => handle.reject(pod, "the licence server refuses"),
+            None => {}
         }
     }
 }
@@ -212,7 +217,8 @@ impl PreBind for Licences {
     }
 
     fn pre_bind(&self, _: &Cycle<'_>, state: &State, _: NodeId) -> Result<Option<Checkout>, Status> {
-        Ok(Some(Checkout { licences: state.needed }))
+        let takes = Duration::from_millis(self.args.checkout_takes_ms);
+        Ok(Some(Checkout { licences: state.needed, takes }))
     }
 }
 

@@ -1,109 +1,16 @@
-//! The example schedules on a real kube-apiserver: its plugins filter, wait, work before the binding and bind; a process
-//! that is killed in the middle leaves nothing behind.
+//! The example schedules on a real kube-apiserver: its plugins order, filter, wait, work before the binding and bind.
 
-use std::path::Path;
-use std::time::Duration;
+mod stage;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
-use testkit::workdir::Workdir;
-use testkit::{Bridger, ControlPlane, Kubectl, eventually};
+use serde_json::json;
 
-const SOON: Duration = Duration::from_secs(30);
-
-struct Stage {
-    control_plane: ControlPlane,
-    kubectl: Kubectl,
-    workdir: Workdir,
-}
-
-impl Stage {
-    async fn start() -> Result<Stage> {
-        let control_plane = ControlPlane::start().await?;
-        let kubectl = control_plane.kubectl();
-        for node in ["n1", "n2"] {
-            let resources = json!({ "cpu": "8", "memory": "16Gi", "pods": "110" });
-            let manifest = json!({
-                "apiVersion": "v1", "kind": "Node",
-                "metadata": { "name": node, "labels": { "kubernetes.io/hostname": node } },
-                "status": { "capacity": resources, "allocatable": resources },
-            });
-            kubectl.run_with(&["create", "-f", "-"], &manifest.to_string()).await?;
-            control_plane.make_schedulable(node).await?;
-        }
-        Ok(Stage { kubectl, control_plane, workdir: Workdir::create("custom-scheduler")? })
-    }
-
-    fn scheduler(&self, arguments: &Value) -> Result<Bridger> {
-        let config = json!({
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "leaderElection": { "leaderElect": false },
-            "profiles": [{
-                "schedulerName": "custom",
-                "plugins": {
-                    "multiPoint": { "enabled": [{ "name": "NamespaceSpread" }, { "name": "Licences" }] },
-                    "queueSort": { "enabled": [{ "name": "Licences" }], "disabled": [{ "name": "PrioritySort" }] },
-                    // Before DefaultBinder, which takes every pod.
-                    "bind": { "enabled": [{ "name": "Licences" }, { "name": "DefaultBinder" }] },
-                },
-                "pluginConfig": arguments,
-            }],
-        });
-        let config = self.workdir.write("config.yaml", config.to_string())?;
-        let kubeconfig = self.control_plane.kubeconfig().display().to_string();
-        let program = Path::new(env!("CARGO_BIN_EXE_custom-scheduler"));
-        let config = config.display().to_string();
-        let arguments = ["--config", &config, "--port", "0"];
-        Bridger::start_build(Some(program), &arguments, &[("KUBECONFIG", kubeconfig), ("NO_COLOR", "1".to_owned())])
-    }
-
-    async fn create(&self, name: &str, licences: Option<&str>) -> Result<()> {
-        let labels = licences.map_or_else(|| json!({}), |licences| json!({ "example.com/licences": licences }));
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "name": name, "labels": labels },
-            "spec": { "schedulerName": "custom", "containers": [{ "name": "main", "image": "none" }] },
-        });
-        self.kubectl.run_with(&["create", "-f", "-"], &pod.to_string()).await?;
-        Ok(())
-    }
-
-    async fn pod(&self, name: &str) -> Result<Value> {
-        Ok(serde_json::from_str(&self.kubectl.run(&["get", "pod", name, "-o", "json"]).await?)?)
-    }
-
-    async fn is_bound(&self, name: &str) -> Result<()> {
-        eventually(SOON, || async {
-            let pod = self.pod(name).await?;
-            ensure!(pod["spec"]["nodeName"].is_string(), "{name} is pending: {}", pod["status"]);
-            Ok(())
-        })
-        .await
-    }
-
-    async fn waits_because(&self, name: &str, reason: &str) -> Result<()> {
-        eventually(SOON, || async {
-            let pod = self.pod(name).await?;
-            ensure!(pod["spec"]["nodeName"].is_null(), "{name} is bound");
-            ensure!(pod["status"].to_string().contains(reason), "{name}: {}", pod["status"]);
-            Ok(())
-        })
-        .await
-    }
-}
-
-fn arguments(approval_within_ms: u64) -> Value {
-    json!([
-        { "name": "NamespaceSpread", "args": { "podsPerNodeMax": 2 } },
-        { "name": "Licences", "args": { "licences": 4, "approvalWithinMs": approval_within_ms } },
-    ])
-}
+use stage::{SOON, Stage, arguments};
 
 #[tokio::test]
 async fn both_plugins_decide_and_work() -> Result<()> {
     let stage = Stage::start().await?;
-    let mut scheduler = stage.scheduler(&arguments(0))?;
+    let mut scheduler = stage.scheduler(&arguments(&json!({ "licences": 4 })))?;
     scheduler.prints("Listening", SOON).await?;
     for name in ["a", "b"] {
         stage.create(name, Some("2")).await?;
@@ -133,40 +40,40 @@ async fn both_plugins_decide_and_work() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_kill_while_pods_wait_or_work_leaves_nothing_behind() -> Result<()> {
+async fn waiting_pods_are_allowed_and_rejected_by_the_licence_server() -> Result<()> {
     let stage = Stage::start().await?;
-    // Nobody approves: the pods wait at Permit.
-    let mut scheduler = stage.scheduler(&arguments(600_000))?;
+    let mut scheduler = stage.scheduler(&arguments(&json!({ "licences": 4, "approvalWithinMs": 600_000 })))?;
     scheduler.prints("Listening", SOON).await?;
     for name in ["a", "b"] {
-        stage.create(name, Some("2")).await?;
+        stage.create(name, Some("1")).await?;
+        stage.is_announced(name).await?;
     }
-    stage.create("c", Some("1")).await?;
-    stage.waits_because("c", "2 wait for approval").await?;
-    scheduler.kill_hard();
-    // The next process decides each pod again, and counts no licence twice.
-    let mut scheduler = stage.scheduler(&arguments(0))?;
+    let answers = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "licence-server" },
+        "data": { "a": "granted", "b": "refused" },
+    });
+    stage.kubectl.run_with(&["create", "-f", "-"], &answers.to_string()).await?;
+    stage.is_bound("a").await?;
+    stage.waits_because("b", "the licence server refuses").await
+}
+
+#[tokio::test]
+async fn the_queue_sort_plugin_decides_which_pods_go_first() -> Result<()> {
+    let stage = Stage::start().await?;
+    // Two of these four fit: one per node. The licensed ones came last, and go first.
+    for (name, licences) in [("old-1", None), ("old-2", None), ("new-1", Some("1")), ("new-2", Some("1"))] {
+        stage.create(name, licences).await?;
+    }
+    let mut scheduler = stage.scheduler(&json!([
+        { "name": "NamespaceSpread", "args": { "podsPerNodeMax": 1 } },
+        { "name": "Licences", "args": { "licences": 4 } },
+    ]))?;
     scheduler.prints("Listening", SOON).await?;
-    let placed = async |names: &[&str]| {
-        let mut placed = 0;
-        for name in names {
-            placed += usize::from(stage.pod(name).await?["spec"]["nodeName"].is_string());
-        }
-        anyhow::Ok(placed)
-    };
-    // Any two or three of them fit into four licences.
-    eventually(SOON, || async {
-        let placed = placed(&["a", "b", "c"]).await?;
-        ensure!(placed >= 2, "{placed} pods are bound");
-        Ok(())
-    })
-    .await?;
-    for name in ["a", "b", "c"] {
-        let pod = stage.pod(name).await?;
-        if pod["spec"]["nodeName"].is_string() {
-            let nominated = &pod["status"]["nominatedNodeName"];
-            ensure!(nominated.is_null() || nominated == "", "the nomination ends with the binding: {nominated}");
-        }
+    for name in ["new-1", "new-2"] {
+        stage.is_bound(name).await?;
+    }
+    for name in ["old-1", "old-2"] {
+        stage.waits_because(name, "node(s) already run 1 pods of the namespace").await?;
     }
     Ok(())
 }

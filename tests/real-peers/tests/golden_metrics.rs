@@ -4,6 +4,8 @@
 
 #[path = "../../golden/golden.rs"]
 mod golden;
+#[path = "golden_metrics/upstream.rs"]
+mod upstream;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -31,12 +33,18 @@ struct Metric {
 
 type Metrics = BTreeMap<String, Metric>;
 
-/// Parses the text format.
 fn metrics(text: &str) -> Result<Metrics> {
+    parsed(text, VARYING)
+}
+
+/// Parses the text format, of which OpenMetrics is a variant.
+fn parsed(text: &str, varying: &[&str]) -> Result<Metrics> {
     let mut metrics = Metrics::new();
     for line in text.lines() {
         if let Some(declared) = line.strip_prefix("# TYPE ") {
             let (name, kind) = declared.split_once(' ').with_context(|| line.to_owned())?;
+            // In OpenMetrics, the name of a counter lacks the end that its samples have.
+            let name = name.strip_suffix("_total").filter(|_| kind == "counter").unwrap_or(name);
             metrics.insert(name.to_owned(), Metric { r#type: kind.to_owned(), ..Metric::default() });
         } else if let Some((name, labels)) = line.split_once('{').filter(|_| !line.starts_with('#')) {
             let family = ["", "_total", "_bucket", "_sum", "_count"]
@@ -46,7 +54,7 @@ fn metrics(text: &str) -> Result<Metrics> {
             let (labels, _) = labels.rsplit_once('}').with_context(|| line.to_owned())?;
             for label in labels.split("\",").filter(|label| !label.is_empty()) {
                 let (name, value) = label.split_once("=\"").with_context(|| line.to_owned())?;
-                let value = if VARYING.contains(&name) { ANY } else { value.trim_end_matches('"') };
+                let value = if varying.contains(&name) { ANY } else { value.trim_end_matches('"') };
                 metric.labels.entry(name.to_owned()).or_default().insert(value.to_owned());
             }
         }

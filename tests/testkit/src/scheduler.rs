@@ -63,8 +63,8 @@ impl Scheduler {
             "--leader-elect=false".to_owned(),
             format!("--authentication-kubeconfig={}", control_plane.kubeconfig().display()),
             format!("--authorization-kubeconfig={}", control_plane.kubeconfig().display()),
-            // The default paths, and one more: no test is about who may read metrics.
-            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics".to_owned(),
+            // The default paths, and two more: no test is about who may read metrics.
+            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/metrics/resources".to_owned(),
         ];
         match config {
             None => arguments.push(format!("--kubeconfig={}", kubeconfig.display())),
@@ -84,12 +84,17 @@ impl Scheduler {
 
     /// The text of its metrics.
     pub async fn metrics(&self) -> Result<String> {
+        self.get("/metrics").await
+    }
+
+    /// The text of a page.
+    pub async fn get(&self, path: &str) -> Result<String> {
         let mut config = kube::Config::new(format!("https://127.0.0.1:{}", self.port).parse()?);
         // Its certificate is one that it made when it started.
         config.accept_invalid_certs = true;
         let client = client_of(config)?;
-        let answer = tokio::time::timeout(ANSWER_WITHIN, client.request_text(http_get("/metrics")?)).await;
-        answer.context("kube-scheduler did not answer")?.context("the metrics of kube-scheduler")
+        let answer = tokio::time::timeout(ANSWER_WITHIN, client.request_text(http_get(path)?)).await;
+        answer.context("kube-scheduler did not answer")?.with_context(|| format!("{path} of kube-scheduler"))
     }
 
     #[must_use]

@@ -13,7 +13,8 @@ use crate::workspace::{self, succeed};
 /// Decisions per second of core time: 5000 nodes, all default plugins, all nodes scored, ten workloads.
 ///
 /// With 150,000 running pods, and for comparison with 10,000: a decision must not cost more with more pods. Measured by
-/// criterion, in the core time of one thread; about two minutes.
+/// criterion, in the core time of one thread. Then each workload again without and with the plugin metrics, in turns:
+/// they must cost at most 5 %. About three minutes.
 #[derive(clap::Args)]
 pub struct Arguments {}
 
@@ -25,6 +26,8 @@ const PER_SECOND_UNEQUAL_MIN: f64 = 2_000.0;
 const UNEQUAL: &str = "no two pods equal";
 /// The growth of the cost of a decision, from few pods to many.
 const GROWTH_MAX: f64 = 1.3;
+/// The cost of a decision with the plugin metrics, beside one without.
+const METRICS_MAX: f64 = 1.05;
 /// The number of workloads. A run that measured fewer is an error.
 const WORKLOADS: usize = 10;
 
@@ -38,12 +41,36 @@ pub fn run(_: &Arguments) -> Result<Report> {
         // Results of an earlier run must not be mistaken for this run's.
         fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     }
-    println!("bench: 10 workloads with 10,000 and with 150,000 pods; about two minutes");
+    let turns = home.join("probe-turns.json");
+    if turns.exists() {
+        fs::remove_file(&turns).with_context(|| format!("removing {}", turns.display()))?;
+    }
+    fs::create_dir_all(&home).with_context(|| format!("creating {}", home.display()))?;
+    println!("bench: 10 workloads with 10,000 and with 150,000 pods, then with plugin metrics; about three minutes");
     let mut command = workspace::cargo();
     command.args(["bench", "--profile", super::PROFILE, "--package", "scheduler", "--bench", "decisions"]);
-    command.env("CRITERION_HOME", &home);
+    command.env("CRITERION_HOME", &home).env("BRIDGER_PROBE_TURNS", &turns);
     succeed(&mut command)?;
-    fill(&read(&folder)?)
+    fill(&read(&folder)?, &read_turns(&turns)?)
+}
+
+/// Microseconds per decision without and with the plugin metrics, by workload: the medians of their turns.
+type Turns = BTreeMap<String, (f64, f64)>;
+
+fn read_turns(file: &Path) -> Result<Turns> {
+    let read = json(file)?;
+    let batch = read["batch"].as_f64().with_context(|| format!("batch in {}", file.display()))?;
+    let by_workload = read["turns"].as_object().with_context(|| format!("turns in {}", file.display()))?;
+    let costs = by_workload.iter().map(|(workload, turns)| {
+        let median = |kind: &str| -> Option<f64> {
+            let mut times: Vec<f64> = turns[kind].as_array()?.iter().filter_map(Value::as_f64).collect();
+            times.sort_by(f64::total_cmp);
+            Some(times.get(times.len() / 2)? / batch / 1000.0)
+        };
+        let both = median("without").zip(median("with"));
+        Ok((workload.clone(), both.with_context(|| format!("turns of {workload}"))?))
+    });
+    costs.collect()
 }
 
 /// Reads criterion's results: a folder per workload, with a folder per number of pods.
@@ -82,9 +109,11 @@ fn json(file: &Path) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("reading {}", file.display()))
 }
 
-fn fill(rates: &Rates) -> Result<Report> {
-    if rates.len() != WORKLOADS {
-        bail!("{} workloads were measured, not {WORKLOADS}", rates.len());
+fn fill(rates: &Rates, turns: &Turns) -> Result<Report> {
+    for measured in [rates.len(), turns.len()] {
+        if measured != WORKLOADS {
+            bail!("{measured} workloads were measured, not {WORKLOADS}");
+        }
     }
     let mut report = Report::new("decisions");
     for (workload, by_pods) in rates {
@@ -93,6 +122,9 @@ fn fill(rates: &Rates) -> Result<Report> {
         let goal = if workload == UNEQUAL { PER_SECOND_UNEQUAL_MIN } else { PER_SECOND_MIN };
         report.at_least(workload.clone(), many, "/s", "goal", goal, 1.0);
         report.at_most(format!("{workload}, cost"), 1e6 / many, "us", "10,000 pods", 1e6 / few, GROWTH_MAX);
+    }
+    for (workload, (without, with)) in turns {
+        report.at_most(format!("{workload}, plugin metrics"), *with, "us", "without", *without, METRICS_MAX);
     }
     Ok(report)
 }
@@ -118,10 +150,37 @@ mod tests {
         fs::create_dir_all(folder.join("report")).expect("a folder");
     }
 
+    /// Turns of batches of 4000, with these costs of a decision; the odd turn out is other load on the machine.
+    fn turns(folder: &Path, workloads: usize, without_us: f64, with_us: f64) -> Result<Turns> {
+        let times = |us: f64| [us, us, 100.0 * us].map(|us| us * 4000.0 * 1000.0);
+        let turns = |number| {
+            (format!("workload {number}"), serde_json::json!({ "without": times(without_us), "with": times(with_us) }))
+        };
+        let turns: serde_json::Map<String, Value> = (0..workloads).map(turns).collect();
+        let file = folder.join("turns.json");
+        fs::write(&file, serde_json::json!({ "batch": 4000, "turns": turns }).to_string())?;
+        read_turns(&file)
+    }
+
     fn missed(workloads: usize, few_us: f64, many_us: f64) -> Result<usize> {
         let folder = tempfile::tempdir()?;
+        let turns = turns(folder.path(), WORKLOADS, 20.0, 20.0)?;
         measured(folder.path(), workloads, few_us, many_us);
-        Ok(fill(&read(folder.path())?)?.missed())
+        Ok(fill(&read(folder.path())?, &turns)?.missed())
+    }
+
+    #[test]
+    fn plugin_metrics_may_cost_5_percent() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (with_us, expected) in [(19.0, 0), (20.9, 0), (21.1, 10)] {
+            let (folder, turns) = (folder.path(), turns(folder.path(), WORKLOADS, 20.0, with_us).expect("turns"));
+            measured(&folder.join("rates"), WORKLOADS, 50.0, 50.0);
+            let report = fill(&read(&folder.join("rates")).expect("rates"), &turns).expect("all is there");
+            assert_eq!(report.missed(), expected, "{with_us} us");
+        }
+        let few = turns(folder.path(), WORKLOADS - 1, 20.0, 20.0).expect("turns");
+        assert!(fill(&read(&folder.path().join("rates")).expect("rates"), &few).is_err(), "a workload is missing");
+        assert!(read_turns(&folder.path().join("nothing")).is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! In: durations of the measured cycles, one in ten. Out: metric families with kube-scheduler's names, labels and
 //! buckets. The wait for permission is observed for every pod.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::family::Family;
@@ -10,14 +11,17 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use scheduler::{Probe, Run};
 
-use super::scheduler_metrics::{Histograms, Labels};
+/// Arrays, because there are dozens in each measured cycle: none is allocated.
+type Texts<const N: usize> = [(&'static str, &'static str); N];
+type PointLabels = [(&'static str, Cow<'static, str>); 3];
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 #[derive(Debug)]
 pub struct PluginMetrics {
     start: Instant,
-    plugin_seconds: Histograms,
-    point_seconds: Histograms,
-    permit_seconds: Histograms,
+    plugin_seconds: Histograms<Texts<3>>,
+    point_seconds: Histograms<PointLabels>,
+    permit_seconds: Histograms<Texts<1>>,
 }
 
 impl Default for PluginMetrics {
@@ -57,25 +61,20 @@ impl Probe for PluginMetrics {
     }
 
     fn plugin_ran(&self, run: &Run<'_>, plugin: &'static str) {
-        let labels: Labels = vec![
-            ("plugin", plugin.to_owned()),
-            ("extension_point", run.point.as_str().to_owned()),
-            ("status", run.status.to_owned()),
-        ];
+        let labels = [("plugin", plugin), ("extension_point", run.point.as_str()), ("status", run.status)];
         self.plugin_seconds.get_or_create(&labels).observe(run.took.as_secs_f64());
     }
 
     fn point_ran(&self, run: &Run<'_>) {
-        let labels: Labels = vec![
-            ("extension_point", run.point.as_str().to_owned()),
-            ("status", run.status.to_owned()),
-            ("profile", run.profile.to_owned()),
+        let labels = [
+            ("extension_point", run.point.as_str().into()),
+            ("status", run.status.into()),
+            ("profile", run.profile.to_owned().into()),
         ];
         self.point_seconds.get_or_create(&labels).observe(run.took.as_secs_f64());
     }
 
     fn permit_waited(&self, result: &'static str, waited: Duration) {
-        let labels: Labels = vec![("result", result.to_owned())];
-        self.permit_seconds.get_or_create(&labels).observe(waited.as_secs_f64());
+        self.permit_seconds.get_or_create(&[("result", result)]).observe(waited.as_secs_f64());
     }
 }

@@ -204,7 +204,12 @@ fn refuse_extenders(configuration: &Configuration, text: &str) -> Result<(), Wro
 
 /// Whether a configuration is accepted, with the standard plugins.
 pub(crate) fn check(text: &str) -> Result<(), String> {
-    read(text, None, &plugins::standard()).map(drop).map_err(|wrong| wrong.what)
+    read_text(text, &plugins::standard()).map(drop)
+}
+
+/// Reads the text of a configuration file.
+pub(crate) fn read_text(text: &str, registry: &scheduler::Registry) -> Result<Configuration, String> {
+    read(text, None, registry).map_err(|wrong| wrong.what)
 }
 
 #[cfg(test)]

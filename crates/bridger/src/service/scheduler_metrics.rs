@@ -17,8 +17,8 @@ use scheduler::{Arrivals, AttemptResult, Figures, Probe, UnschedulableBy};
 
 use super::plugin_metrics::PluginMetrics;
 
-pub(super) type Labels = Vec<(&'static str, String)>;
-pub(super) type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+type Labels = Vec<(&'static str, String)>;
+type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 
 /// Pods with more attempts share one label value.
 const ATTEMPTS_MAX: u32 = 15;
@@ -39,6 +39,7 @@ pub struct SchedulerMetrics {
     preemption_attempts: Counter,
     preemption_victims: Histogram,
     binding: Gauge,
+    goroutines: Family<Labels, Gauge>,
     woken: Gauge,
     events: Family<Labels, Counter>,
     dropped: Family<Labels, Counter>,
@@ -70,6 +71,7 @@ impl Default for SchedulerMetrics {
             preemption_attempts: Counter::default(),
             preemption_victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             binding: Gauge::default(),
+            goroutines: Family::default(),
             woken: Gauge::default(),
             events: Family::default(),
             dropped: Family::default(),
@@ -132,6 +134,11 @@ impl SchedulerMetrics {
             self.preemption_victims.clone(),
         );
         registry.register("bridger_scheduler_binding", "Pods being bound", self.binding.clone());
+        registry.register(
+            "scheduler_goroutines",
+            "Running tasks split by the work they do; only binding is concurrent here",
+            self.goroutines.clone(),
+        );
         registry.register(
             "bridger_scheduler_woken",
             "How often a change moved an unschedulable pod back to the queue",
@@ -220,6 +227,7 @@ impl SchedulingMetrics for SchedulerMetrics {
             self.pending.get_or_create(&vec![("queue", queue.to_owned())]).set(number(count));
         }
         self.binding.set(number(figures.binding));
+        self.goroutines.get_or_create(&vec![("operation", "binding".to_owned())]).set(number(figures.binding));
         self.woken.set(i64::try_from(figures.queue.woken).unwrap_or(i64::MAX));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         self.update_incoming(&last.arrivals, &figures.arrivals);
@@ -355,7 +363,28 @@ mod tests {
             "scheduler_pod_scheduling_sli_duration_seconds_count{attempts=\"15+\"} 1",
             "scheduler_pending_pods{queue=\"unschedulable\"} 0",
             "scheduler_pod_scheduling_attempts_count 1",
+            "scheduler_goroutines{operation=\"binding\"} 0",
             "bridger_scheduler_events_total{outcome=\"posted\"} 1",
+        ] {
+            assert!(text.contains(expected), "{expected} is missing:\n{text}");
+        }
+    }
+
+    #[test]
+    fn plugin_durations_have_kube_schedulers_names_and_labels() {
+        use scheduler::{ExtensionPoint, Run};
+        let metrics = SchedulerMetrics::default();
+        let probe = metrics.probe().expect("a probe");
+        let (profile, took) = ("bridger", Duration::from_micros(150));
+        probe.plugin_ran(&Run { profile, point: ExtensionPoint::Filter, status: "Success", took }, "NodeName");
+        probe.point_ran(&Run { profile, point: ExtensionPoint::PreBindPreFlight, status: "Skip", took });
+        probe.permit_waited("Unschedulable", Duration::from_secs(1));
+        let text = text_of(&metrics);
+        for expected in [
+            "scheduler_plugin_execution_duration_seconds_count{plugin=\"NodeName\",extension_point=\"Filter\",status=\"Success\"} 1",
+            "scheduler_framework_extension_point_duration_seconds_count{extension_point=\"PreBindPreFlight\",status=\"Skip\",profile=\"bridger\"} 1",
+            "scheduler_framework_extension_point_duration_seconds_bucket{le=\"0.0001\",extension_point=\"PreBindPreFlight\",status=\"Skip\",profile=\"bridger\"} 0",
+            "scheduler_permit_wait_duration_seconds_count{result=\"Unschedulable\"} 1",
         ] {
             assert!(text.contains(expected), "{expected} is missing:\n{text}");
         }

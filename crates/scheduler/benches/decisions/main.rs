@@ -2,18 +2,21 @@
 //!
 //! `cargo bench -p scheduler --bench decisions [-- NAME]`; `cargo xtask bench decisions` checks the result against the
 //! limits. One iteration places a batch of pods in a cluster of 5000 nodes with a scheduler whose caches are empty,
-//! then deletes them.
+//! then deletes them. With `BRIDGER_PROBE_TURNS=FILE`, what the plugin metrics cost is measured as well, into that file.
 #![allow(clippy::unwrap_used)]
 
 mod core_time;
+mod probe;
 mod workloads;
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, SamplingMode, Throughput};
 use model::World;
 use model::event::Event;
-use scheduler::{Changes, Configuration, Effect, Input, Scheduler, observe, plugins};
+use scheduler::{Changes, Configuration, Effect, Input, Probe, Scheduler, observe, plugins};
 
 use self::core_time::CoreTime;
 use self::workloads::{WORKLOADS, Workload, cluster};
@@ -25,9 +28,12 @@ const RUNNING: [usize; 2] = [10_000, 150_000];
 const BATCH: usize = 4_000;
 
 /// Places a batch and returns how long it took. Afterwards the world is as before.
-fn place_batch(world: &mut World, (name, workload): &Workload) -> Duration {
+fn place_batch(world: &mut World, (name, workload): &Workload, probe: Option<Arc<dyn Probe>>) -> Duration {
     let configuration = Configuration::with_name("bridger", &plugins::standard()).unwrap();
     let mut scheduler = Scheduler::new(configuration, 1);
+    if let Some(probe) = probe {
+        scheduler = scheduler.measured_by(probe);
+    }
     let now = Duration::ZERO;
     let everything = Changes::all();
     scheduler.observe(now, world, &everything);
@@ -67,10 +73,16 @@ fn main() {
             group.bench_function(BenchmarkId::new(workload.0, running), |bencher| {
                 // Built once, and only if a selected workload needs it.
                 let world = world.get_or_insert_with(|| cluster(NODES, running));
-                bencher.iter_custom(|batches| (0..batches).map(|_| place_batch(world, workload)).sum());
+                bencher.iter_custom(|batches| (0..batches).map(|_| place_batch(world, workload, None)).sum());
             });
         }
     }
     group.finish();
     criterion.final_summary();
+    if let Some(file) = std::env::var_os("BRIDGER_PROBE_TURNS") {
+        // As criterion selects: by a part of the name.
+        let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+        let world = worlds[0].get_or_insert_with(|| cluster(NODES, RUNNING[0]));
+        probe::compare(world, |workload| workload.0.contains(&only), &PathBuf::from(file));
+    }
 }

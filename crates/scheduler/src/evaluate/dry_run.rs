@@ -9,7 +9,7 @@
 use model::storage::arena::DenseId;
 use model::{NodeId, PodId, View};
 
-use super::trial::{Trial, ahead};
+use super::trial::{Trial, ahead_of};
 use crate::framework::cycle::Cycle;
 use crate::framework::plugin::Reads;
 use crate::framework::points::NodeTrial;
@@ -106,7 +106,7 @@ impl NodeTrial for DryRun<'_> {
         self.node = node;
         self.view = self.trial.cycle.view.clone();
         self.ahead.clear();
-        self.ahead.extend(ahead(self.trial.cycle, self.nominations.on(node)));
+        self.ahead.extend(ahead_of(self.trial.cycle, self.nominations.on(node)));
         let (added, removed) = (self.view.added().to_vec(), self.view.removed().to_vec());
         for own in self.own_trials() {
             own.begin(node);

@@ -41,6 +41,16 @@ pub(crate) enum Outcome {
     Rejected { by: PluginBits, rejection: Rejection },
 }
 
+impl Outcome {
+    /// For metrics.
+    fn status(&self) -> &'static str {
+        match self {
+            Self::All | Self::Narrowed { .. } => Status::Success.as_str(),
+            Self::Rejected { rejection, .. } => rejection.as_str(),
+        }
+    }
+}
+
 /// Why a node is rejected.
 pub(crate) struct Verdict<'a> {
     pub(crate) by: PluginBits,
@@ -94,9 +104,12 @@ impl Filters {
 
     pub(super) fn refresh(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<(), String> {
         let &Stale { profile, journal, meter, .. } = stale;
-        if meter.point(ExtensionPoint::PreFilter, || self.ask_pre_filters(stale, slots))? {
-            self.put_together(profile);
-        }
+        meter.point(ExtensionPoint::PreFilter, || -> Result<&'static str, String> {
+            if self.ask_pre_filters(stale, slots)? {
+                self.put_together(profile);
+            }
+            Ok(self.outcome.status())
+        })?;
         meter.point(ExtensionPoint::Filter, || self.ask_filters(stale, slots))?;
         self.find_feasible(profile, journal);
         self.yielded = None;

@@ -25,13 +25,13 @@ use model::storage::arena::DenseId;
 
 pub(crate) use self::filters::{Filters, Outcome, names};
 pub(crate) use self::scores::Scores;
-pub(crate) use self::trial::{Refused, RejectedInCycle, Trial, kept_free, resolvable};
+pub(crate) use self::trial::{Refused, RejectedInCycle, Trial, ahead_of, kept_free, resolvable};
 use crate::evaluate::journal::{Journal, Position, Since};
 use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;
 use crate::framework::plugin::Reads;
 use crate::framework::points::extremes;
-use crate::framework::probe::{ExtensionPoint, Meter};
+use crate::framework::probe::Meter;
 use crate::framework::profile::{PluginBits, Profile};
 use model::NodeSet;
 
@@ -152,9 +152,7 @@ impl Answers {
             self.scores.forget();
         } else {
             let others = self.suited != self.suited_before;
-            // PreScore is part of it: a plugin's PreScore runs only if its Score must run again.
-            meter
-                .point(ExtensionPoint::Score, || self.scores.refresh(&stale, &self.suited, others, &mut self.slots))?;
+            self.scores.refresh(&stale, &self.suited, others, &mut self.slots)?;
         }
         self.seen = Some(journal.position());
         Ok(kept_free)

@@ -81,11 +81,26 @@ impl Scores {
         feasible_changed: bool,
         slots: &mut [Slot],
     ) -> Result<(), String> {
+        let redo_all = !std::mem::take(&mut self.known);
+        stale.meter.point(ExtensionPoint::PreScore, || {
+            self.pre_score(stale, feasible, feasible_changed, redo_all, slots)
+        })?;
+        stale.meter.point(ExtensionPoint::Score, || self.score(stale, feasible, feasible_changed, redo_all, slots))?;
+        self.known = true;
+        Ok(())
+    }
+
+    /// Runs Score, and then normalises the scores.
+    fn score(
+        &mut self,
+        stale: &Stale<'_>,
+        feasible: &NodeSet,
+        feasible_changed: bool,
+        redo_all: bool,
+        slots: &[Slot],
+    ) -> Result<(), String> {
         let &Stale { profile, cycle, journal, meter, .. } = stale;
-        let redo_all = !self.known;
-        self.known = false;
         let mut extent = if redo_all { Extent::All } else { Extent::None };
-        self.pre_score(stale, feasible, feasible_changed, redo_all, slots)?;
         for (scored, &index) in self.scored.iter_mut().zip(&profile.points.score) {
             let built = &profile.plugins[index];
             let Some(score) = &built.score else { continue };
@@ -137,7 +152,6 @@ impl Scores {
                 }
             }
         }
-        self.known = true;
         Ok(())
     }
 

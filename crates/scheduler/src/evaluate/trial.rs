@@ -139,15 +139,15 @@ impl RejectedNodes for RejectedInCycle<'_> {
     }
 }
 
-/// Of the pods nominated to a node, those that the pod must leave room for: they are not placed yet, and their priority
-/// is not lower.
-pub(super) fn ahead<'a>(cycle: &'a Cycle<'_>, nominated: &'a [PodId]) -> impl Iterator<Item = PodId> + 'a {
+/// The pods among these, which are nominated to one node, that the cycle's pod must leave room for: those of higher or
+/// equal priority that still wait. A pod that is assumed or bound already counts on its node.
+pub(crate) fn ahead_of<'a>(cycle: &'a Cycle<'_>, nominated: &'a [PodId]) -> impl Iterator<Item = PodId> {
     let own = cycle.facts().priority;
-    nominated.iter().copied().filter(move |&id| {
-        // A pod that is assumed or bound already counts on its node.
+    let is_ahead = move |id: PodId| {
         let waiting = cycle.world.pod(id).filter(|pod| id != cycle.pod_id && pod.placed_on().is_none());
         waiting.is_some_and(|pod| pod.scheduling.as_ref().map_or(0, |facts| facts.priority) >= own)
-    })
+    };
+    nominated.iter().copied().filter(move |pod| is_ahead(*pod))
 }
 
 /// The nodes `in_question` that the pod does not fit together with the pods nominated to them, in the order of ids.
@@ -162,7 +162,7 @@ pub(crate) fn kept_free(
         .nodes()
         .filter(|(node, _)| in_question(*node))
         .filter_map(|(node, pods)| {
-            let mut ahead = ahead(cycle, pods).peekable();
+            let mut ahead = ahead_of(cycle, pods).peekable();
             ahead.peek()?;
             let view = ahead.fold(cycle.view.clone(), |view, pod| view.with(pod, node));
             Some((node, trial.refuses(node, view)?))

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
+use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, UnsupportedFeature};
 use model::storage::label_set::LabelSet;
 use model::{NodeId, Pod, PodId, View, World};
 
@@ -27,6 +27,21 @@ impl<'a> Cycle<'a> {
     pub fn facts(&self) -> &'a PodSchedulingFacts {
         static NONE: LazyLock<PodSchedulingFacts> = LazyLock::new(PodSchedulingFacts::default);
         self.pod.scheduling.as_deref().unwrap_or(&NONE)
+    }
+
+    /// The value of a label of the pod.
+    pub fn label(&self, key: &str) -> Option<&'a str> {
+        let interner = self.world.interner();
+        let value = self.profile_labels()?.get(interner.get(key)?)?;
+        Some(interner.text(value))
+    }
+
+    /// The name of the group that the pod is scheduled with: its `schedulingGroup`, or a label of the coscheduling plugin.
+    pub fn group(&self) -> Option<&'a str> {
+        self.facts().unsupported.iter().find_map(|feature| match feature {
+            UnsupportedFeature::SchedulingGroup(name) => Some(name.as_str()),
+            _ => None,
+        })
     }
 
     /// A node's scheduling facts; all defaults if the node is unknown.

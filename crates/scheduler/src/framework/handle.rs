@@ -111,7 +111,8 @@ impl Handle<'_> {
     }
 
     /// The first plugin of the pod's profile that rejects the node in this view of the pods on it; `None` if the pod
-    /// fits. All filters run anew, so this is not meant for thousands of nodes.
+    /// fits. Pods of higher or equal priority that are nominated to the node count as if they ran there, except those
+    /// that the view adds or removes. All filters run, nothing is cached: this is not meant for thousands of nodes.
     pub fn refusal(&self, pod: PodId, node: NodeId, view: &View) -> Option<NodeRefusal> {
         self.surroundings.refusal(pod, node, view)
     }

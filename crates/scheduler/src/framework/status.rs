@@ -120,6 +120,11 @@ pub struct Rejection {
 }
 
 impl Rejection {
+    /// kube-scheduler's name of the status.
+    pub fn as_str(&self) -> &'static str {
+        if self.resolvable { "Unschedulable" } else { "UnschedulableAndUnresolvable" }
+    }
+
     /// Unschedulable with a fixed reason; allocates nothing.
     pub const fn unschedulable(reasons: &'static [Cow<'static, str>]) -> Self {
         Self { resolvable: true, reasons: Reasons::fixed(reasons) }

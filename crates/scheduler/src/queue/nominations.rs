@@ -47,13 +47,14 @@ impl Nominations {
         self.by_pod.get(&pod).copied()
     }
 
+    /// The pods that are nominated to the node.
+    pub(crate) fn on(&self, node: NodeId) -> &[PodId] {
+        self.by_node.get(&node).map_or(&[], Vec::as_slice)
+    }
+
     /// The nodes that have nominated pods, with these pods, in no particular order.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeId, &[PodId])> {
         self.by_node.iter().map(|(&node, pods)| (node, pods.as_slice()))
-    }
-
-    pub(crate) fn on(&self, node: NodeId) -> &[PodId] {
-        self.by_node.get(&node).map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -5,6 +5,7 @@ use model::{PodId, World};
 use crate::framework::change::Change;
 use crate::framework::cycle::Cycle;
 use crate::framework::points::QueuedPod;
+use crate::framework::probe::{ExtensionPoint, Meter, Sampler};
 use crate::framework::profile::Profile;
 use crate::framework::sort_key::SortKey;
 use crate::framework::status::Status;
@@ -13,17 +14,25 @@ use crate::queue::{Advice, PluginPosition};
 pub(super) struct PluginAdvice<'a> {
     pub(super) profiles: &'a [Profile],
     pub(super) world: &'a World,
+    pub(super) sampler: &'a mut Sampler,
 }
 
 impl Advice for PluginAdvice<'_> {
     fn gate(&mut self, profile: usize, pod: PodId) -> Option<usize> {
         let cycle = Cycle::of(self.world, pod)?;
         let profile = self.profiles.get(profile)?;
-        let gates = |index: &usize| {
-            let plugin = profile.plugins[*index].pre_enqueue.as_ref();
-            plugin.is_some_and(|plugin| plugin.pre_enqueue(&cycle) != Status::Success)
-        };
-        profile.points.pre_enqueue.iter().copied().find(|index| gates(index))
+        let probe = self.sampler.sampled();
+        let meter = Meter::new(probe.as_deref(), profile.name());
+        let began = meter.begin();
+        let rejection = profile.points.pre_enqueue.iter().find_map(|&index| {
+            let plugin = profile.plugins[index].pre_enqueue.as_ref()?;
+            let ask = || plugin.pre_enqueue(&cycle);
+            let status = meter.plugin(profile.plugin_name(index), ExtensionPoint::PreEnqueue, ask);
+            (status != Status::Success).then_some((index, status))
+        });
+        let status = rejection.as_ref().map_or(&Status::Success, |(_, status)| status);
+        meter.point_ended(ExtensionPoint::PreEnqueue, status.as_str(), began);
+        rejection.map(|(index, _)| index)
     }
 
     fn sort_key(&mut self, profile: usize, pod: PodId, queued: &QueuedPod) -> Option<SortKey> {

@@ -63,7 +63,7 @@ impl Scheduler {
     pub(super) fn try_next(&mut self, now: Duration, world: &mut World) -> bool {
         let Some(pod) = self.queue.pop() else { return false };
         let Some(index) = self.queue.profile(pod) else { return true };
-        let probe = self.sampled();
+        let probe = self.sampler.sampled();
         match self.choose(now, world, pod, index, probe.as_deref()) {
             Ok(Some(choice)) => self.place(now, world, pod, index, choice, probe),
             Ok(None) => self.drop_pod(now, world, pod),
@@ -124,7 +124,8 @@ impl Scheduler {
         let kept = kept_free(nominations, &trial, |node| answers.filters.is_filtered(node));
         let resolvable = resolvable(&trial, self.journal.all(), &kept);
         let rejected = RejectedInCycle { trial, nominations, resolvable: &resolvable, kept: &kept };
-        let surroundings = Around { profiles: &self.profiles, bindings: &self.bindings, world };
+        let surroundings =
+            Around { profiles: &self.profiles, bindings: &self.bindings, nominations: &self.nominations, world };
         let after = meter.point(ExtensionPoint::PostFilter, || {
             post_filter(now, &rejected, &surroundings, &mut self.requests, meter)
         });
@@ -162,7 +163,7 @@ impl Scheduler {
     /// Processes the changes that assuming or forgetting a pod made. The pod itself is handled by the caller.
     pub(super) fn noted(&mut self, now: Duration, world: &World, changes: &observe::Changes) {
         super::note(&mut self.journal, world, changes);
-        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
         for change in &changes.changes {
             self.queue.changed(now, change, &mut advice);
         }
@@ -204,7 +205,7 @@ impl Scheduler {
             Nomination::Clear => self.nominate_here(world, pod, None),
             Nomination::Set(node) => self.nominate_here(world, pod, Some(node)),
         };
-        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
         self.queue.failed(now, pod, rejectors, &mut advice);
         let Some(reference) = Self::pod_ref(world, pod) else { return };
         let event = PodEvent::FailedScheduling { message: message::for_event(&message) };

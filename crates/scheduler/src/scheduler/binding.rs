@@ -20,7 +20,7 @@ use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;
 use crate::framework::handle::{Handle, States};
 use crate::framework::points::Nomination;
-use crate::framework::probe::{ExtensionPoint, Meter, Outcome, Probe};
+use crate::framework::probe::{Began, ExtensionPoint, Meter, Outcome, Probe};
 use crate::framework::profile::PluginBits;
 use crate::framework::status::Status;
 use crate::queue::Attempts;
@@ -57,7 +57,10 @@ pub(super) struct InBinding {
     /// Its nominated node was written.
     is_nominated: bool,
     /// The pod's cycle is measured.
-    probe: Option<Arc<dyn Probe>>,
+    pub(super) probe: Option<Arc<dyn Probe>>,
+    /// If it is: when PreBind or Bind began, and the plugin whose executor is working.
+    pub(super) point_began: Option<Began>,
+    pub(super) work_began: Option<Began>,
 }
 
 #[derive(Default)]
@@ -123,6 +126,8 @@ impl Scheduler {
             skipped: PluginBits::default(),
             is_nominated: false,
             probe,
+            point_began: None,
+            work_began: None,
         };
         match self.reserve_and_permit(now, &cycle, &mut binding) {
             Ok(plugins) => self.wait_or_go_on(now, world, binding, plugins),
@@ -151,7 +156,12 @@ impl Scheduler {
             world,
             plugin: name,
             now,
-            surroundings: &Around { profiles: &self.profiles, bindings: &self.bindings, world },
+            surroundings: &Around {
+                profiles: &self.profiles,
+                bindings: &self.bindings,
+                nominations: &self.nominations,
+                world,
+            },
             plugins: &profile.plugins,
             states: States::Some(&binding.slots),
             requests: &mut self.requests,
@@ -172,23 +182,27 @@ impl Scheduler {
     /// Asks the PreBind plugins whether they have anything to do. Returns whether any has.
     pub(super) fn pre_flight(&self, cycle: &Cycle<'_>, binding: &mut InBinding) -> Result<bool, Failure> {
         let profile = &self.profiles[binding.placed.profile];
+        let began = self.begin_point(binding);
         let mut any = false;
         for &nth in &profile.points.pre_bind {
             let (Some(plugin), Some(slot)) = (&profile.plugins[nth].pre_bind, Self::slot(binding, nth)) else {
                 continue;
             };
-            let meter = Meter::new(binding.probe.as_deref(), profile.name());
+            let meter = binding.meter(profile);
             let (name, node) = (profile.plugin_name(nth), binding.placed.node);
             let ask = || plugin.pre_bind_pre_flight(cycle, slot, node);
             match meter.plugin(name, ExtensionPoint::PreBindPreFlight, ask) {
                 Status::Success => any = true,
                 Status::Skip => binding.skipped.insert(nth),
                 status => {
+                    self.end_point(binding, ExtensionPoint::PreBindPreFlight, "Error", began);
                     let error = format!("running PreBindPreFlight {name:?}: {}", status.describe());
                     return Err(Failure::Error(error));
                 }
             }
         }
+        let status = if any { Status::Success } else { Status::Skip };
+        self.end_point(binding, ExtensionPoint::PreBindPreFlight, status.as_str(), began);
         Ok(any)
     }
 
@@ -205,6 +219,9 @@ impl Scheduler {
         self.queue.binding(id);
         let Some(cycle) = Cycle::of(world, id) else { return self.drop_pod(now, world, id) };
         let profile = &self.profiles[binding.placed.profile];
+        if from == 0 {
+            binding.point_began = self.begin_point(&binding);
+        }
         for (position, &nth) in profile.points.pre_bind.iter().enumerate().skip(from) {
             let (Some(plugin), Some(slot)) = (&profile.plugins[nth].pre_bind, Self::slot(&binding, nth)) else {
                 continue;
@@ -212,11 +229,13 @@ impl Scheduler {
             if binding.skipped.contains(nth) {
                 continue;
             }
-            let meter = Meter::new(binding.probe.as_deref(), profile.name());
+            let meter = binding.meter(profile);
             let (name, node) = (profile.plugin_name(nth), binding.placed.node);
-            match meter.plugin(name, ExtensionPoint::PreBind, || plugin.pre_bind(&cycle, slot, node)) {
-                Ok(None) => {}
+            let began = meter.begin();
+            match plugin.pre_bind(&cycle, slot, node) {
+                Ok(None) => meter.plugin_ended(name, ExtensionPoint::PreBind, "Success", began),
                 Ok(Some(work)) => {
+                    binding.work_began = began;
                     let (pod, node) = (binding.placed.pod.clone(), binding.placed.node_name.clone());
                     self.effects.push(Effect::PreBind { pod, node, plugin: name, work });
                     binding.stage = Stage::PreBinding(position);
@@ -224,11 +243,14 @@ impl Scheduler {
                     return;
                 }
                 Err(status) => {
+                    meter.plugin_ended(name, ExtensionPoint::PreBind, status.as_str(), began);
+                    meter.point_ended(ExtensionPoint::PreBind, status.as_str(), binding.point_began);
                     let failure = self.refusal(binding.placed.profile, nth, status, ExtensionPoint::PreBind);
                     return self.undo(now, world, binding, failure);
                 }
             }
         }
+        self.end_point(&binding, ExtensionPoint::PreBind, "Success", binding.point_began);
         self.bind(now, world, binding, 0);
     }
 
@@ -237,13 +259,18 @@ impl Scheduler {
         let id = binding.placed.pod.id;
         let Some(cycle) = Cycle::of(world, id) else { return self.drop_pod(now, world, id) };
         let profile = &self.profiles[binding.placed.profile];
+        if from == 0 {
+            binding.point_began = self.begin_point(&binding);
+        }
         for (position, &nth) in profile.points.bind.iter().enumerate().skip(from) {
             let (Some(plugin), Some(slot)) = (&profile.plugins[nth].bind, Self::slot(&binding, nth)) else { continue };
-            let meter = Meter::new(binding.probe.as_deref(), profile.name());
+            let meter = binding.meter(profile);
             let (name, node) = (profile.plugin_name(nth), binding.placed.node);
-            match meter.plugin(name, ExtensionPoint::Bind, || plugin.bind(&cycle, slot, node)) {
-                Ok(None) => {}
+            let began = meter.begin();
+            match plugin.bind(&cycle, slot, node) {
+                Ok(None) => meter.plugin_ended(name, ExtensionPoint::Bind, "Skip", began),
                 Ok(Some(work)) => {
+                    binding.work_began = began;
                     let (pod, node) = (binding.placed.pod.clone(), binding.placed.node_name.clone());
                     self.effects.push(Effect::Bind { pod, node, plugin: name, work });
                     binding.stage = Stage::Binding(position);
@@ -251,11 +278,14 @@ impl Scheduler {
                     return;
                 }
                 Err(status) => {
+                    meter.plugin_ended(name, ExtensionPoint::Bind, status.as_str(), began);
+                    meter.point_ended(ExtensionPoint::Bind, status.as_str(), binding.point_began);
                     let failure = self.refusal(binding.placed.profile, nth, status, ExtensionPoint::Bind);
                     return self.undo(now, world, binding, failure);
                 }
             }
         }
+        self.end_point(&binding, ExtensionPoint::Bind, "Skip", binding.point_began);
         // kube-scheduler says nothing here, and the pod is retried without a trace.
         self.undo(now, world, binding, Failure::Error("no Bind plugin takes the pod".to_owned()));
     }
@@ -266,6 +296,7 @@ impl Scheduler {
         if profile.plugin_name(profile.points.pre_bind[position]) == plugin
             && let Some(binding) = self.bindings.remove(pod.id)
         {
+            self.work_ended(&binding, "Success", false);
             self.pre_bind(now, world, binding, position + 1);
         }
     }
@@ -276,6 +307,7 @@ impl Scheduler {
         if profile.plugin_name(profile.points.bind[position]) == plugin
             && let Some(binding) = self.bindings.remove(pod.id)
         {
+            self.work_ended(&binding, "Skip", false);
             self.bind(now, world, binding, position + 1);
         }
     }
@@ -285,8 +317,10 @@ impl Scheduler {
             return;
         }
         let Some(mut binding) = self.bindings.remove(pod.id) else { return };
+        self.work_ended(&binding, "Success", true);
         let index = binding.placed.profile;
         if let Some(cycle) = Cycle::of(world, pod.id) {
+            let began = self.begin_point(&binding);
             for position in 0..self.profiles[index].points.post_bind.len() {
                 let nth = self.profiles[index].points.post_bind[position];
                 let Some(plugin) = self.profiles[index].plugins[nth].post_bind.clone() else { continue };
@@ -295,6 +329,7 @@ impl Scheduler {
                     plugin.post_bind(&cycle, slot, node, handle);
                 });
             }
+            self.end_point(&binding, ExtensionPoint::PostBind, "Success", began);
         }
         self.queue.remove(pod.id);
         self.nominations.set(pod.id, None);
@@ -309,6 +344,7 @@ impl Scheduler {
         if self.bindings.of(pod).is_some()
             && let Some(binding) = self.bindings.remove(pod.id)
         {
+            self.work_ended(&binding, "Error", true);
             self.undo(now, world, binding, Failure::Error(error));
         }
     }
@@ -332,6 +368,7 @@ impl Scheduler {
         if profile.plugin_name(nth) == plugin
             && let Some(binding) = self.bindings.remove(pod.id)
         {
+            self.work_ended(&binding, "Unschedulable", true);
             self.undo(now, world, binding, Failure::refused_by_work(reason));
         }
     }
@@ -339,6 +376,7 @@ impl Scheduler {
     /// The pod is gone, or another pod has its name.
     pub(super) fn give_up_binding(&mut self, now: Duration, world: &World, pod: PodId) {
         if let Some(mut binding) = self.bindings.remove(pod) {
+            self.wait_ended(&binding, "Unschedulable", now);
             self.unreserve(now, world, &mut binding);
             self.cancel(&binding);
         }
@@ -378,6 +416,7 @@ impl Scheduler {
     /// Calls all Reserve plugins in reverse order, including those whose reserve did not run.
     fn unreserve(&mut self, now: Duration, world: &World, binding: &mut InBinding) {
         let (index, pod, node) = (binding.placed.profile, binding.placed.pod.id, binding.placed.node);
+        let began = self.begin_point(binding);
         for position in (0..self.profiles[index].points.reserve.len()).rev() {
             let nth = self.profiles[index].points.reserve[position];
             let Some(plugin) = self.profiles[index].plugins[nth].reserve.clone() else { continue };
@@ -385,6 +424,7 @@ impl Scheduler {
                 plugin.unreserve(slot, pod, node, handle);
             });
         }
+        self.end_point(binding, ExtensionPoint::Unreserve, "Success", began);
     }
 
     /// Why a status other than Success at this point ends the attempt.

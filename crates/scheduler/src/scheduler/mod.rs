@@ -4,7 +4,8 @@
 //! blocks, and takes its randomness from the given seed.
 //!
 //! - `attempt`: the scheduling cycle, one pod at a time. `binding`: binding cycles, many at a time; `waiting`: the wait
-//!   for permission. `preemption`: evicts pods to make room. `advice`: what the queue asks the plugins. `requests`: what plugins ask of the scheduler.
+//!   for permission. `preemption`: evicts pods to make room. `advice`: what the queue asks the plugins. `requests`:
+//!   what plugins ask of the scheduler. `timing`: how long binding cycles take.
 //!
 //! Invariants: a pod is assumed on its node (an event of the world) before it is bound. If the binding fails, the pod
 //! is forgotten and reservations are undone in reverse order. A pod that another client bound is accepted; a deleted
@@ -18,13 +19,14 @@ pub(crate) mod message;
 pub mod observe;
 mod preemption;
 mod requests;
+mod timing;
 mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::{NodeId, PodId, World};
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use self::advice::PluginAdvice;
@@ -37,12 +39,9 @@ use crate::evaluate::classes::Classes;
 use crate::evaluate::journal::{Aspect, Journal};
 use crate::framework::change::ChangeKinds;
 use crate::framework::handle::Request;
-use crate::framework::probe::Probe;
+use crate::framework::probe::{Probe, Sampler};
 use crate::framework::profile::Profile;
 use crate::queue::{Arrivals, Newcomer, Nominations, Pending, Queue, QueueCounts};
-
-/// As upstream, because reading the clock around every call costs more than some calls.
-const MEASURED_ONE_IN: u32 = 10;
 
 pub struct Scheduler {
     profiles: Vec<Profile>,
@@ -56,9 +55,8 @@ pub struct Scheduler {
     /// How often DefaultPreemption was asked.
     preemption_attempts: u64,
     random: ChaCha8Rng,
-    /// Measures one of [`MEASURED_ONE_IN`] cycles; apart from `random`, so that measuring changes no decision.
-    probe: Option<Arc<dyn Probe>>,
-    sampler: ChaCha8Rng,
+    /// Has randomness of its own, so that measuring changes no decision.
+    sampler: Sampler,
     scratch: Scratch,
     best: Vec<NodeId>,
     wake_at: Option<Duration>,
@@ -120,8 +118,7 @@ impl Scheduler {
             requests: Vec::new(),
             preemption_attempts: 0,
             random: ChaCha8Rng::seed_from_u64(seed),
-            probe: None,
-            sampler: ChaCha8Rng::seed_from_u64(!seed),
+            sampler: Sampler::off(!seed),
             scratch: Scratch::default(),
             best: Vec::new(),
             wake_at: None,
@@ -133,14 +130,8 @@ impl Scheduler {
     /// Measures plugins from now on.
     #[must_use]
     pub fn measured_by(mut self, probe: Arc<dyn Probe>) -> Self {
-        self.probe = Some(probe);
+        self.sampler.report_to(probe);
         self
-    }
-
-    /// The probe, if the next cycle is to be measured.
-    fn sampled(&mut self) -> Option<Arc<dyn Probe>> {
-        let probe = self.probe.as_ref()?;
-        (self.sampler.random_range(0..MEASURED_ONE_IN) == 0).then(|| Arc::clone(probe))
     }
 
     pub fn profiles(&self) -> &[Profile] {
@@ -195,7 +186,7 @@ impl Scheduler {
             }
             Input::Time => {
                 self.permits_ran_out(now, world);
-                let mut advice = PluginAdvice { profiles: &self.profiles, world };
+                let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
                 self.queue.tick(now, &mut advice);
             }
             Input::Bound { pod } => self.bound(now, world, &pod),
@@ -245,7 +236,7 @@ impl Scheduler {
         for &pod in &changes.pods {
             self.look_at_pod(now, world, pod);
         }
-        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
         for change in &changes.changes {
             self.queue.changed(now, change, &mut advice);
         }
@@ -263,7 +254,7 @@ impl Scheduler {
         for pod in all {
             self.look_at_pod(now, world, pod);
         }
-        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
         self.queue.everything_changed(now, &mut advice);
     }
 
@@ -289,7 +280,7 @@ impl Scheduler {
         let Some(pod) = world.pod(id) else { return };
         let newcomer = Newcomer { pod: id, uid: pod.uid.clone(), profile };
         self.nominations.set(id, nominated);
-        let mut advice = PluginAdvice { profiles: &self.profiles, world };
+        let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
         self.queue.apply(now, newcomer, &mut advice);
     }
 
@@ -337,8 +328,12 @@ mod order_tests;
 #[cfg(test)]
 mod preemption_tests;
 #[cfg(test)]
+mod probe_tests;
+#[cfg(test)]
 mod profile_tests;
 #[cfg(test)]
 mod room_tests;
+#[cfg(test)]
+mod script_tests;
 #[cfg(test)]
 mod tests;

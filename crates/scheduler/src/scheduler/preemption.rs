@@ -86,7 +86,7 @@ impl Scheduler {
             self.effects.push(Effect::PostEvent { pod: victim, profile: profile.clone(), event });
         }
         if is_known {
-            let mut advice = PluginAdvice { profiles: &self.profiles, world };
+            let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
             self.queue.release(now, pod.id, error.is_some(), &mut advice);
         }
     }

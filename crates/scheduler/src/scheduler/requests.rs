@@ -11,17 +11,19 @@ use model::{NodeId, PodId, View, World};
 use super::Scheduler;
 use super::advice::PluginAdvice;
 use super::binding::Bindings;
-use crate::evaluate::hypothetical;
+use crate::evaluate::{ahead_of, hypothetical};
 use crate::framework::cycle::Cycle;
 use crate::framework::handle::{Handle, NodeRefusal, Request, States, Surroundings, WaitingPod, Wish};
 use crate::framework::profile::Profile;
 use crate::framework::work::Work;
+use crate::queue::Nominations;
 use crate::scheduler::effect::{Effect, NominationWrite};
 
 /// The parts of the scheduler that a plugin can see.
 pub(super) struct Around<'a> {
     pub(super) profiles: &'a [Profile],
     pub(super) bindings: &'a Bindings,
+    pub(super) nominations: &'a Nominations,
     pub(super) world: &'a World,
 }
 
@@ -33,6 +35,16 @@ impl Surroundings for Around<'_> {
     fn refusal(&self, pod: PodId, node: NodeId, view: &View) -> Option<NodeRefusal> {
         let cycle = Cycle { view, ..Cycle::of(self.world, pod)? };
         let profile = self.profiles.iter().find(|profile| profile.name() == cycle.facts().scheduler_name)?;
+        // A pod that the plugin moves in its view has the place that it has there.
+        let is_moved = |pod: &PodId| view.removed().contains(pod) || view.added().iter().any(|(added, _)| added == pod);
+        let mut ahead = ahead_of(&cycle, self.nominations.on(node)).filter(|pod| !is_moved(pod)).peekable();
+        if ahead.peek().is_some() {
+            let view = ahead.fold(view.clone(), |view, pod| view.with(pod, node));
+            if let Some(refusal) = hypothetical::refusal(profile, &Cycle { view: &view, ..cycle }, node) {
+                return Some(refusal);
+            }
+        }
+        // Also without them, as upstream: affinity to them must not count, because they may end up elsewhere.
         hypothetical::refusal(profile, &cycle, node)
     }
 }
@@ -40,7 +52,8 @@ impl Surroundings for Around<'_> {
 impl Scheduler {
     /// Passes a message to a plugin, in every profile that has it.
     pub(super) fn message(&mut self, now: Duration, world: &World, plugin: &'static str, message: &Work) {
-        let surroundings = Around { profiles: &self.profiles, bindings: &self.bindings, world };
+        let surroundings =
+            Around { profiles: &self.profiles, bindings: &self.bindings, nominations: &self.nominations, world };
         for profile in &self.profiles {
             let found = profile.plugins.iter().find(|built| built.plugin.name() == plugin);
             let Some(notified) = found.and_then(|built| built.notified.as_ref()) else { continue };
@@ -73,7 +86,7 @@ impl Scheduler {
             Wish::Allow { plugin } => self.allowed(now, world, pod, plugin),
             Wish::Reject { plugin, reason } => self.denied(now, world, pod, plugin, &reason),
             Wish::Activate => {
-                let mut advice = PluginAdvice { profiles: &self.profiles, world };
+                let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
                 self.queue.force(now, pod, &mut advice);
             }
             Wish::Nominate(node) => {

@@ -47,7 +47,18 @@ impl Scheduler {
         cycle: &Cycle<'_>,
         binding: &mut InBinding,
     ) -> Result<Vec<(usize, Duration)>, Failure> {
+        self.reserve(now, cycle, binding)?;
+        let waiting = self.permit(now, cycle, binding)?;
+        let has_work = self.pre_flight(cycle, binding)?;
+        if has_work || !waiting.is_empty() {
+            self.announce(binding);
+        }
+        Ok(waiting)
+    }
+
+    fn reserve(&mut self, now: Duration, cycle: &Cycle<'_>, binding: &mut InBinding) -> Result<(), Failure> {
         let (index, node) = (binding.placed.profile, binding.placed.node);
+        let began = self.begin_point(binding);
         for position in 0..self.profiles[index].points.reserve.len() {
             let nth = self.profiles[index].points.reserve[position];
             let Some(plugin) = self.profiles[index].plugins[nth].reserve.clone() else { continue };
@@ -55,9 +66,22 @@ impl Scheduler {
             let status =
                 self.call(now, cycle.world, binding, at, |slot, handle| plugin.reserve(cycle, slot, node, handle));
             if status != Status::Success {
+                self.end_point(binding, ExtensionPoint::Reserve, status.as_str(), began);
                 return Err(self.refusal(index, nth, status, ExtensionPoint::Reserve));
             }
         }
+        self.end_point(binding, ExtensionPoint::Reserve, "Success", began);
+        Ok(())
+    }
+
+    fn permit(
+        &mut self,
+        now: Duration,
+        cycle: &Cycle<'_>,
+        binding: &mut InBinding,
+    ) -> Result<Vec<(usize, Duration)>, Failure> {
+        let (index, node) = (binding.placed.profile, binding.placed.node);
+        let began = self.begin_point(binding);
         let mut waiting = Vec::new();
         for position in 0..self.profiles[index].points.permit.len() {
             let nth = self.profiles[index].points.permit[position];
@@ -66,13 +90,14 @@ impl Scheduler {
             match self.call(now, cycle.world, binding, at, |slot, handle| plugin.permit(cycle, slot, node, handle)) {
                 PermitAnswer::Approve => {}
                 PermitAnswer::Wait(wait) => waiting.push((nth, now + wait.min(PERMIT_WAIT_MAX))),
-                PermitAnswer::Deny(status) => return Err(self.refusal(index, nth, status, ExtensionPoint::Permit)),
+                PermitAnswer::Deny(status) => {
+                    self.end_point(binding, ExtensionPoint::Permit, status.as_str(), began);
+                    return Err(self.refusal(index, nth, status, ExtensionPoint::Permit));
+                }
             }
         }
-        let has_work = self.pre_flight(cycle, binding)?;
-        if has_work || !waiting.is_empty() {
-            self.announce(binding);
-        }
+        let status = if waiting.is_empty() { Status::Success } else { Status::Wait };
+        self.end_point(binding, ExtensionPoint::Permit, status.as_str(), began);
         Ok(waiting)
     }
 
@@ -93,12 +118,12 @@ impl Scheduler {
     }
 
     pub(super) fn allowed(&mut self, now: Duration, world: &mut World, pod: PodId, plugin: &str) {
-        let Some(InBinding { stage: Stage::WaitingForPermit { since, plugins }, placed, .. }) =
+        let Some(InBinding { stage: Stage::WaitingForPermit { plugins, .. }, placed, .. }) =
             self.bindings.pods.get_mut(&pod)
         else {
             return;
         };
-        let (since, profile) = (*since, &self.profiles[placed.profile]);
+        let profile = &self.profiles[placed.profile];
         let Some(at) = plugins.iter().position(|(nth, _)| profile.plugin_name(*nth) == plugin) else { return };
         let (_, due) = plugins.swap_remove(at);
         let (is_last, due_again) = (plugins.is_empty(), plugins.iter().any(|(_, other)| *other == due));
@@ -106,7 +131,7 @@ impl Scheduler {
             self.bindings.due.remove(&(due, pod));
         }
         if is_last && let Some(binding) = self.bindings.remove(pod) {
-            self.permit_waited(Status::Success.as_str(), now, since);
+            self.wait_ended(&binding, "Success", now);
             self.pre_bind(now, world, binding, 0);
         }
     }
@@ -142,16 +167,8 @@ impl Scheduler {
 
     fn end_wait(&mut self, now: Duration, world: &mut World, pod: PodId, nth: usize, reason: &str) {
         let Some(binding) = self.bindings.remove(pod) else { return };
-        if let Stage::WaitingForPermit { since, .. } = binding.stage {
-            self.permit_waited("Unschedulable", now, since);
-        }
+        self.wait_ended(&binding, "Unschedulable", now);
         let by = [nth].into_iter().collect();
         self.undo(now, world, binding, Failure::Rejected { by, message: message::refused(reason) });
-    }
-
-    fn permit_waited(&self, result: &'static str, now: Duration, since: Duration) {
-        if let Some(probe) = &self.probe {
-            probe.permit_waited(result, now.saturating_sub(since));
-        }
     }
 }

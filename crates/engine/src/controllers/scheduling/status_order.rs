@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use scheduler::NominationWrite;
+
 use super::execute::StatusJob;
 
 #[derive(Debug, Default)]
@@ -16,11 +18,12 @@ pub(super) struct StatusOrder {
 
 impl StatusOrder {
     /// The write, if it can be sent now. Otherwise it waits.
-    pub(super) fn admit(&mut self, job: StatusJob) -> Option<StatusJob> {
+    pub(super) fn admit(&mut self, mut job: StatusJob) -> Option<StatusJob> {
         let Some(waiting) = self.pods.get_mut(&job.pod().uid) else {
             self.pods.insert(job.pod().uid.clone(), Vec::new());
             return Some(job);
         };
+        keep_nomination(&mut job, waiting);
         let kind = std::mem::discriminant(&job);
         waiting.retain(|other| std::mem::discriminant(other) != kind);
         waiting.push(job);
@@ -38,6 +41,20 @@ impl StatusOrder {
     }
 }
 
+/// A condition that replaces one that waits also writes its nomination, unless a later write is about that.
+fn keep_nomination(job: &mut StatusJob, waiting: &[StatusJob]) {
+    let is_nomination = |other: &StatusJob| matches!(other, StatusJob::Nominate { .. });
+    if let StatusJob::NotScheduled { nomination: nomination @ NominationWrite::Nothing, .. } = job
+        && !waiting.iter().any(is_nomination)
+        && let Some(before) = waiting.iter().find_map(|other| match other {
+            StatusJob::NotScheduled { nomination, .. } => Some(nomination),
+            StatusJob::Nominate { .. } => None,
+        })
+    {
+        nomination.clone_from(before);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,7 +67,12 @@ mod tests {
 
     fn not_scheduled(uid: &str) -> StatusJob {
         let StatusJob::Nominate { pod, .. } = nominate(uid, None) else { unreachable!() };
-        StatusJob::NotScheduled { pod, reason: "Unschedulable", message: String::new() }
+        StatusJob::NotScheduled {
+            pod,
+            reason: "Unschedulable",
+            message: String::new(),
+            nomination: scheduler::NominationWrite::Nothing,
+        }
     }
 
     #[test]
@@ -67,5 +89,26 @@ mod tests {
         assert!(order.admit(nominate("a", None)).is_some(), "nothing is under way");
         assert!(order.ended("b").is_none());
         assert!(order.ended("c").is_none());
+    }
+
+    #[test]
+    fn a_condition_that_is_replaced_leaves_its_nomination_to_the_next() {
+        let condition = |nomination: NominationWrite| match not_scheduled("a") {
+            StatusJob::NotScheduled { pod, reason, message, .. } => {
+                StatusJob::NotScheduled { pod, reason, message, nomination }
+            }
+            StatusJob::Nominate { .. } => unreachable!(),
+        };
+        let set = || NominationWrite::Set("n1".to_owned());
+        let last = |writes: Vec<StatusJob>| {
+            let mut order = StatusOrder::default();
+            assert!(order.admit(nominate("a", None)).is_some());
+            writes.into_iter().for_each(|write| assert!(order.admit(write).is_none()));
+            std::iter::from_fn(|| order.ended("a")).last()
+        };
+        let sets = |job: &StatusJob| matches!(job, StatusJob::NotScheduled { nomination, .. } if *nomination == set());
+        assert!(last(vec![condition(set()), condition(NominationWrite::Nothing)]).is_some_and(|job| sets(&job)));
+        let cleared = last(vec![condition(set()), nominate("a", None), condition(NominationWrite::Nothing)]);
+        assert!(cleared.is_some_and(|job| !sets(&job)));
     }
 }

@@ -16,7 +16,7 @@ use super::{Attempt, Scheduling, SchedulingExecutor, SchedulingMetrics, Scheduli
 use crate::ports::{
     Binder, Binding, EventRecord, EventSink, PodLookup, PodName, PodStatusWriter, PortError, Regarding,
 };
-use crate::runtime::{Lease, Runtime, RuntimeSettings, STALE_MAX};
+use crate::runtime::{Lease, Rate, Runtime, RuntimeSettings, STALE_MAX};
 
 /// What the server does with a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,6 +285,22 @@ async fn nothing_is_bound_before_all_sources_are_in_sync_and_then_bindings_in_fl
     assert!(state.posted.iter().all(|(_, reason)| *reason == "Scheduled"));
     assert_eq!((state.posted.len(), state.results.len()), (500, 500));
     assert!(state.nodes.values().all(Option::is_some));
+}
+
+#[tokio::test(start_paused = true)]
+async fn bindings_keep_to_the_rate_of_writes() {
+    let names: Vec<String> = (0..500).map(|number| format!("p{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let writes = Some(Rate { per_second: 10, burst: 20 });
+    let settings = SchedulingSettings { writes, ..SchedulingSettings::default() };
+    let stage = Stage::start_with(&settings, &[("n1", 1000)], &names, &[]).await;
+    stage.in_sync().await;
+    // The burst, then ten per second.
+    for (after, expected) in [(1, 30), (1, 40), (8, 120)] {
+        let bound = stage.after(after).await.binds.len();
+        assert!((expected - 2..=expected + 2).contains(&bound), "{bound} bindings, {expected} expected");
+    }
+    assert_eq!(stage.after(60).await.binds.len(), 500);
 }
 
 #[tokio::test(start_paused = true)]
