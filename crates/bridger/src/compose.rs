@@ -191,7 +191,7 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
         };
         let writes = rate_of(configuration.client_connection());
         let settings = SchedulingSettings { vcenters: ids, seed, writes, ..SchedulingSettings::default() };
-        let tools = parts.plugins.tools(client.clone(), Messages::new(runtime.waker()));
+        let tools = parts.plugins.tools(client.clone(), Messages::new(runtime.waker()), runtime.world());
         let controller = Scheduling::new(configuration, settings, metrics.clone(), Instant::now()).with_tools(tools);
         runtime.add(controller, Arc::new(SchedulingExecutor(ports)), candidates.lease(Part::Scheduling));
         metrics

@@ -4,8 +4,12 @@
 
 use model::event::{NamespaceFacts, NodeFacts, PodFacts, Source};
 use model::scheduling::WorkloadKind;
+use model::volumes::VolumeKind;
 
-use crate::facts::{Facts, ReplicaSet, ReplicationController, Schedulable, Service, StatefulSet, Workload};
+use crate::facts::{
+    Attachment, Claim, CsiDriver, CsiNode, Facts, PersistentVolume, ReplicaSet, ReplicationController, Schedulable,
+    Service, StatefulSet, StorageCapacity, StorageClass, Volume, Workload,
+};
 
 /// An operation on objects of any kind.
 pub(crate) trait Visitor {
@@ -36,6 +40,15 @@ pub(crate) fn visit<V: Visitor>(source: Source, detail: Detail, visitor: V) -> O
             WorkloadKind::ReplicationController => visitor.visit::<Workload<ReplicationController>>(),
             WorkloadKind::ReplicaSet => visitor.visit::<Workload<ReplicaSet>>(),
             WorkloadKind::StatefulSet => visitor.visit::<Workload<StatefulSet>>(),
+        },
+        (Source::Volume(kind), _) => match kind {
+            VolumeKind::Claim => visitor.visit::<Volume<Claim>>(),
+            VolumeKind::Volume => visitor.visit::<Volume<PersistentVolume>>(),
+            VolumeKind::StorageClass => visitor.visit::<Volume<StorageClass>>(),
+            VolumeKind::CsiNode => visitor.visit::<Volume<CsiNode>>(),
+            VolumeKind::CsiDriver => visitor.visit::<Volume<CsiDriver>>(),
+            VolumeKind::StorageCapacity => visitor.visit::<Volume<StorageCapacity>>(),
+            VolumeKind::Attachment => visitor.visit::<Volume<Attachment>>(),
         },
         (Source::Vcenter(_), _) => return None,
     })

@@ -57,6 +57,7 @@ mod tests {
             Event::PodApplied(_) => Source::Pods,
             Event::NamespaceApplied(_) => Source::Namespaces,
             Event::WorkloadApplied(facts) => Source::Workload(facts.kind),
+            Event::VolumeApplied(object) => Source::Volume(object.kind()),
             _ => return None,
         })
     }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
 use model::scheduling::{WorkloadFacts, WorkloadKind};
+use model::volumes::{VolumeKind, VolumeObject};
 
 use super::{Snapshot, VcenterPart};
 
@@ -17,6 +18,7 @@ pub struct Gathered {
     nodes: BTreeMap<String, NodeFacts>,
     pods: BTreeMap<(String, String), PodFacts>,
     workloads: BTreeMap<(WorkloadKind, String, String), WorkloadFacts>,
+    volumes: BTreeMap<(VolumeKind, String, String), VolumeObject>,
     vms: BTreeMap<(VcenterId, String), VmFacts>,
     hosts: BTreeMap<(VcenterId, String), HostFacts>,
     clusters: BTreeMap<(VcenterId, String), ClusterFacts>,
@@ -55,6 +57,13 @@ impl Gathered {
             Event::WorkloadDeleted { kind, namespace, name } => {
                 self.workloads.remove(&(kind, namespace, name));
             }
+            Event::VolumeApplied(object) => {
+                let key = (object.kind(), object.namespace().to_owned(), object.name().to_owned());
+                self.volumes.insert(key, object);
+            }
+            Event::VolumeDeleted { kind, namespace, name } => {
+                self.volumes.remove(&(kind, namespace, name));
+            }
             Event::VmApplied { vcenter, vm } => {
                 self.vms.insert((vcenter, vm.id.clone()), vm);
             }
@@ -78,7 +87,8 @@ impl Gathered {
             Event::Lost(_)
             | Event::VcenterIdentified { .. }
             | Event::PodAssumed { .. }
-            | Event::PodForgotten { .. } => (),
+            | Event::PodForgotten { .. }
+            | Event::VolumesAssumed { .. } => (),
         }
     }
 
@@ -89,6 +99,7 @@ impl Gathered {
             Source::Pods => self.pods.clear(),
             Source::Namespaces => self.namespaces.clear(),
             Source::Workload(gone) => self.workloads.retain(|(kind, ..), _| *kind != gone),
+            Source::Volume(gone) => self.volumes.retain(|(kind, ..), _| *kind != gone),
             Source::Vcenter(gone) => {
                 self.vms.retain(|(vcenter, _), _| *vcenter != gone);
                 self.hosts.retain(|(vcenter, _), _| *vcenter != gone);
@@ -135,6 +146,7 @@ impl Gathered {
             nodes: self.nodes.into_values().collect(),
             pods: self.pods.into_values().collect(),
             workloads: self.workloads.into_values().collect(),
+            volumes: self.volumes.into_values().collect(),
             record,
         }
     }

@@ -18,6 +18,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
 use model::scheduling::WorkloadFacts;
+use model::volumes::VolumeObject;
 use model::{KUBERNETES_SOURCES, World};
 
 pub use self::gathered::Gathered;
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub pods: Vec<PodFacts>,
     /// Services and controllers that select pods.
     pub workloads: Vec<WorkloadFacts>,
+    /// Claims, persistent volumes and what belongs to them.
+    pub volumes: Vec<VolumeObject>,
     /// The stored rule records by name.
     pub record: BTreeMap<String, String>,
 }
@@ -55,7 +58,7 @@ impl Snapshot {
             events.extend(facts);
             events.push(Event::RelistEnded(source));
         };
-        let Snapshot { mut namespaces, mut nodes, mut pods, workloads, .. } = self;
+        let Snapshot { mut namespaces, mut nodes, mut pods, workloads, volumes, .. } = self;
         for row in &KUBERNETES_SOURCES {
             let facts: &mut dyn Iterator<Item = Event> = match row.source {
                 Source::Nodes => &mut nodes.drain(..).map(Event::NodeApplied),
@@ -64,6 +67,10 @@ impl Snapshot {
                 Source::Workload(kind) => {
                     let of_kind = workloads.iter().filter(move |facts| facts.kind == kind).cloned();
                     &mut of_kind.map(Event::WorkloadApplied)
+                }
+                Source::Volume(kind) => {
+                    let of_kind = volumes.iter().filter(move |object| object.kind() == kind).cloned();
+                    &mut of_kind.map(Event::VolumeApplied)
                 }
                 Source::Vcenter(_) => continue,
             };

@@ -331,3 +331,5 @@ mod profile_tests;
 mod room_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod volume_tests;

@@ -8,11 +8,13 @@ use model::event::{
     RequirementFacts, SelectorFacts, TermFacts, WeightedTermFacts,
 };
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
+use model::volumes::PodVolume;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::layout::{List, Maybe, MaybeShared, layouts};
 use super::scheduling::{NodeScheduling, PodScheduling};
+use super::volumes::UsedVolume;
 
 layouts! {
     Namespace of NamespaceFacts,
@@ -66,6 +68,8 @@ pub(super) struct Pod {
     lift_off: bool,
     nominated_node: Option<String>,
     created_s: Option<i64>,
+    #[serde(with = "List::<UsedVolume>", skip_serializing_if = "Vec::is_empty")]
+    volumes: Vec<PodVolume>,
     #[serde(with = "MaybeShared::<PodScheduling>")]
     scheduling: Option<Arc<PodSchedulingFacts>>,
 }

@@ -4,7 +4,7 @@
 //! decides; this module keeps the execution safe and everything bounded.
 //!
 //! - [`controller`]: when pods are scheduled, and what happens to effects. `execute`: executes effects. [`work`]:
-//!   executors of plugins. [`messages`]: messages to plugins. A binding is that of `crate::binding`: the pod is read
+//!   executors of plugins. [`volumes`]: the executor of VolumeBinding. [`messages`]: messages to plugins. A binding is that of `crate::binding`: the pod is read
 //!   again if it fails.
 //!
 //! Invariants: nothing is decided before all of Kubernetes is in sync and, for a bounded time, before every vCenter has
@@ -16,6 +16,7 @@ mod execute;
 pub mod messages;
 #[cfg(test)]
 mod tests;
+pub mod volumes;
 pub mod work;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::runtime::Rate;
 pub use controller::Scheduling;
 pub use execute::SchedulingExecutor;
 pub use messages::{MessageRefused, Messages, Notifier};
+pub use volumes::{VolumeChanges, VolumeExecutor};
 pub use work::{Executes, Executors, WorkEnd, WorkError, WorkPoint};
 
 /// The ports of the scheduling controller.
@@ -44,6 +46,8 @@ pub struct SchedulingPorts {
 pub struct PluginTools {
     pub executors: Executors,
     pub messages: Messages,
+    /// Wakes the executors that wait for volumes.
+    pub volume_changes: VolumeChanges,
 }
 
 #[derive(Clone, Debug)]

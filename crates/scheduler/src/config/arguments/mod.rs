@@ -4,11 +4,12 @@
 //! kube-scheduler's rules where it has the plugin. A plugin of a custom registry checks its own when it is built.
 //!
 //! - `resources`: NodeResourcesFit, NodeResourcesBalancedAllocation. `spread`: PodTopologySpread. `affinity`:
-//!   InterPodAffinity, NodeAffinity.
+//!   InterPodAffinity, NodeAffinity. `volumes`: VolumeBinding.
 
 mod affinity;
 mod resources;
 mod spread;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,6 +105,7 @@ fn check(plugin: &str, args: &Node<'_>) -> Result<(), ConfigError> {
         "NodeResourcesBalancedAllocation" => resources::balanced_allocation(args),
         "NodeResourcesFit" => resources::fit(args),
         "PodTopologySpread" => spread::check(args),
+        "VolumeBinding" => volumes::binding(args),
         _ => Ok(()),
     }
 }
