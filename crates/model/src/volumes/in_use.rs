@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use rustc_hash::FxHashMap;
 
-use super::facts::{PodVolume, PodVolumes};
+use super::of_pod::{PodVolume, PodVolumes};
 use crate::storage::arena::{NodeId, PodId};
 use crate::storage::intern::Symbol;
 

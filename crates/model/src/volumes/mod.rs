@@ -1,7 +1,7 @@
 //! Volumes: claims, persistent volumes, storage classes, CSI drivers and nodes, storage capacities, attachments, and
 //! which pods use what.
 //!
-//! - `facts`: what adapters report. `table`: the objects of one kind. `store`: all of them with the indexes that
+//! - `facts`: what adapters report; `of_pod`: about pods. `table`: the objects of one kind. `store`: all of them with the indexes that
 //!   schedulers query. `in_use`: the volumes of placed pods. `csi_nodes`: the CSI drivers of each node.
 //!
 //! A scheduler assumes changes of claims and volumes before it writes them, as it assumes pods: an assumed object
@@ -13,15 +13,17 @@
 mod csi_nodes;
 mod facts;
 mod in_use;
+mod of_pod;
 mod store;
 mod table;
 
 pub(crate) use csi_nodes::CsiNodes;
 pub use facts::{
     AccessMode, AttachmentFacts, BindingMode, ClaimFacts, ClaimRefFacts, CsiDriverFacts, CsiNodeDriverFacts,
-    CsiNodeFacts, CsiVolume, Disk, InTreePlugin, InTreeVolume, MigratedVolume, PodVolume, PodVolumes,
-    StorageCapacityFacts, StorageClassFacts, VolumeFacts, VolumeKind, VolumeObject, VolumeSourceFacts,
+    CsiNodeFacts, CsiVolume, InTreePlugin, InTreeVolume, MigratedVolume, StorageCapacityFacts, StorageClassFacts,
+    VolumeFacts, VolumeKind, VolumeObject, VolumeSourceFacts,
 };
 pub(crate) use in_use::InUse;
 pub use in_use::VolumesOnNode;
+pub use of_pod::{Disk, PodVolume, PodVolumes};
 pub use store::Volumes;
