@@ -202,7 +202,7 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
             pods: Arc::new(Fenced::new(PodConditions::new(client.clone(), time_of_day), lease.clone())),
         };
         let settings = scheduling_settings(&configuration, ids, seed);
-        let tools = parts.plugins.tools(client.clone(), Messages::new(runtime.waker()));
+        let tools = parts.plugins.tools(client.clone(), Messages::new(runtime.waker()), runtime.world());
         let controller = Scheduling::new(configuration, settings, metrics.clone(), Instant::now()).with_tools(tools);
         runtime.add(controller, Arc::new(SchedulingExecutor(ports)), lease);
         metrics

@@ -15,15 +15,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use engine::scheduling::{Executors, Messages, PluginTools, WorkPoint};
-use kubernetes::BoundedClient;
+use engine::runtime::SharedWorld;
+use engine::scheduling::{Executors, Messages, PluginTools, VolumeChanges, VolumeExecutor, WorkPoint};
+use kubernetes::{BoundedClient, VolumeWriter};
 
 pub use ::scheduler::plugins;
 pub use ::scheduler::{
-    Bind, Change, ChangeKinds, ChangedPod, Concession, Configuration, Cycle, Filter, Handle, NODE_SCORE_MAX, NoArgs,
-    NodeRefusal, Nomination, Normalized, Notified, Permit, PermitAnswer, Plugin, Points, PostBind, PostFilter,
-    PostFilterAnswer, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, Reads, Reasons, Register,
-    RejectedNodes, Rejection, RejectionId, Rejections, Reserve, Score, Status, WaitingPod, Work, normalize_by_highest,
+    Bind, Change, ChangeKinds, ChangedPod, ChangedVolume, Concession, Configuration, Cycle, Filter, Handle,
+    NODE_SCORE_MAX, NoArgs, NodeRefusal, Nomination, Normalized, Notified, Permit, PermitAnswer, Plugin, Points,
+    PostBind, PostFilter, PostFilterAnswer, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, Reads,
+    Reasons, Register, RejectedNodes, Rejection, RejectionId, Rejections, Reserve, Score, Status, WaitingPod, Work,
+    normalize_by_highest,
 };
 pub use engine::ports::PodName;
 pub use engine::scheduling::{Executes, MessageRefused, Notifier, WorkEnd, WorkError};
@@ -76,7 +78,10 @@ impl PluginRegistry {
     pub fn standard() -> PluginRegistry {
         PluginRegistry {
             plugins: plugins::standard(),
-            with_executor: vec![(WorkPoint::Bind, plugins::DefaultBinder::NAME)],
+            with_executor: vec![
+                (WorkPoint::Bind, plugins::DefaultBinder::NAME),
+                (WorkPoint::PreBind, plugins::VolumeBinding::NAME),
+            ],
             ..PluginRegistry::default()
         }
     }
@@ -146,13 +151,17 @@ impl PluginRegistry {
     }
 
     /// Makes the executors and starts the tasks.
-    pub(crate) fn tools(&self, kubernetes: BoundedClient, messages: Messages) -> PluginTools {
+    pub(crate) fn tools(&self, kubernetes: BoundedClient, messages: Messages, world: SharedWorld) -> PluginTools {
+        let volume_changes = VolumeChanges::default();
+        let volumes =
+            VolumeExecutor::new(Arc::new(VolumeWriter::new(kubernetes.clone())), world, volume_changes.clone());
+        let own = Executors::default().pre_bind::<plugins::VolumeBinding>(volumes);
         let tools = Tools { kubernetes, messages: messages.clone() };
-        let executors = self.executors.iter().fold(Executors::default(), |executors, add| add(executors, &tools));
+        let executors = self.executors.iter().fold(own, |executors, add| add(executors, &tools));
         for start in &self.tasks {
             start(&tools);
         }
-        PluginTools { executors, messages }
+        PluginTools { executors, messages, volume_changes }
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 pub use drs::{ChangeKind, GroupChange, RecordedGroups, RuleChange, RuleType, UnixMillis, VmRef};
 use futures::future::BoxFuture;
 use model::event::{GroupFacts, PodFacts, RuleFacts, VcenterId};
+pub use scheduler::plugins::{ProvisionWork, VolumeBindingWork};
 
 use crate::changes::ChangeReport;
 
@@ -203,6 +204,21 @@ pub struct Binding {
 /// Binds pods to nodes.
 pub trait Binder: Send + Sync {
     fn bind<'a>(&'a self, binding: &'a Binding) -> BoxFuture<'a, Result<(), PortError>>;
+}
+
+/// Asks the volume controller and provisioners for the volumes of a pod.
+pub trait VolumeBinder: Send + Sync {
+    /// Makes the volume refer to the claim. Returns the volume's new resource version. Fails with
+    /// [`PortError::Invalid`] if the volume changed since it was read.
+    fn bind_volume<'a>(&'a self, binding: &'a VolumeBindingWork) -> BoxFuture<'a, Result<String, PortError>>;
+
+    /// Has a volume provisioned for the claim where this node can use it. Returns the claim's new resource version.
+    /// Fails with [`PortError::Invalid`] if the claim changed since it was read.
+    fn select_node<'a>(
+        &'a self,
+        provision: &'a ProvisionWork,
+        node: &'a str,
+    ) -> BoxFuture<'a, Result<String, PortError>>;
 }
 
 /// Identifies one pod; the UID excludes a later pod of the same name.

@@ -21,9 +21,9 @@ use engine::ports::Binding;
 use engine::runtime::{Lease, Runtime, RuntimeSettings, SharedWorld};
 use engine::scheduling::{Scheduling, SchedulingExecutor, SchedulingPorts, SchedulingSettings};
 use futures::FutureExt;
-use model::World;
 use model::event::{Event, Labels, NodeFacts, PodFacts, SelectorFacts, Source, TermFacts};
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
+use model::{Parts, World};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use scheduler::{Configuration, plugins};
@@ -117,7 +117,7 @@ impl Stage {
         runtime.add(Auditor::new(audit.clone()), Arc::new(NoAction), Lease::always());
         let world = runtime.world();
         let running = tokio::spawn(runtime.run(received));
-        for source in model::sources_for(model::Parts::SCHEDULING).map(|row| row.source) {
+        for source in model::sources_for(Parts::SCHEDULING).map(|row| row.source) {
             events.send(Event::RelistBegan(source)).await.expect("it runs");
             if source == Source::Nodes {
                 for number in 0..NODES {

@@ -16,7 +16,7 @@ use engine::scheduling::{
 use futures::future::BoxFuture;
 use model::event::{Event, NodeFacts, PodFacts, Source};
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
-use model::{NodeId, PodId, World};
+use model::{NodeId, Parts, PodId, World};
 use scheduler::{
     Bind, Configuration, Cycle, Figures, Handle, NoArgs, Notified, Permit, PermitAnswer, Plugin, Points, PreBind,
     Register, Status, plugins,
@@ -278,7 +278,7 @@ impl Stage {
         let messages = Messages::new(runtime.waker());
         let executors =
             Executors::default().pre_bind::<Worker>(Attacher(api.clone())).bind::<Worker>(OwnBinder(api.clone()));
-        let tools = PluginTools { executors, messages: messages.clone() };
+        let tools = PluginTools { executors, messages: messages.clone(), ..PluginTools::default() };
         let ports = SchedulingPorts { binder: api.clone(), pods: api.clone() };
         let scheduling = Scheduling::new(configuration, SchedulingSettings::default(), api.clone(), Instant::now())
             .with_tools(tools);
@@ -287,7 +287,7 @@ impl Stage {
         runtime.add(scheduling, Arc::new(SchedulingExecutor(ports)), lease.clone());
         let world = runtime.world();
         tokio::spawn(runtime.run(received));
-        for source in model::sources_for(model::Parts::SCHEDULING).map(|row| row.source) {
+        for source in model::sources_for(Parts::SCHEDULING).map(|row| row.source) {
             events.send(Event::RelistBegan(source)).await.expect("it runs");
             if source == Source::Nodes {
                 let facts = NodeSchedulingFacts { allowed_pods: 10, ..NodeSchedulingFacts::default() };

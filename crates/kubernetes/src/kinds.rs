@@ -4,9 +4,11 @@
 
 use model::event::{NamespaceFacts, NodeFacts, PodFacts, Source};
 use model::scheduling::WorkloadKind;
+use model::volumes::VolumeKind;
 
 use crate::facts::{
-    DisruptionBudget, Facts, ReplicaSet, ReplicationController, Schedulable, Service, StatefulSet, Workload,
+    Attachment, Claim, CsiDriver, CsiNode, DisruptionBudget, Facts, PersistentVolume, ReplicaSet,
+    ReplicationController, Schedulable, Service, StatefulSet, StorageCapacity, StorageClass, Volume, Workload,
 };
 
 /// An operation on objects of any kind.
@@ -40,6 +42,15 @@ pub(crate) fn visit<V: Visitor>(source: Source, detail: Detail, visitor: V) -> O
             WorkloadKind::StatefulSet => visitor.visit::<Workload<StatefulSet>>(),
         },
         (Source::DisruptionBudgets, _) => visitor.visit::<DisruptionBudget>(),
+        (Source::Volume(kind), _) => match kind {
+            VolumeKind::Claim => visitor.visit::<Volume<Claim>>(),
+            VolumeKind::Volume => visitor.visit::<Volume<PersistentVolume>>(),
+            VolumeKind::StorageClass => visitor.visit::<Volume<StorageClass>>(),
+            VolumeKind::CsiNode => visitor.visit::<Volume<CsiNode>>(),
+            VolumeKind::CsiDriver => visitor.visit::<Volume<CsiDriver>>(),
+            VolumeKind::StorageCapacity => visitor.visit::<Volume<StorageCapacity>>(),
+            VolumeKind::Attachment => visitor.visit::<Volume<Attachment>>(),
+        },
         (Source::Vcenter(_), _) => return None,
     })
 }

@@ -7,7 +7,7 @@
 //!   read. `facts`: the fields that are read of each object.
 //! - [`objects`]: objects from a file. [`pod_json`]: a pod from another client's request.
 //! - [`owned_labels`]: the labels that Bridger wrote, for its removal.
-//! - [`labels`], [`events`], [`record_store`], [`binder`], [`conditions`], [`lease`]: the engine's ports.
+//! - [`labels`], [`events`], [`record_store`], [`binder`], [`conditions`], [`volumes`], [`lease`]: the engine's ports.
 //! - `bounded`: time and size limits for any client. `paced`: limits how often watches are opened.
 //!
 //! Invariants: every request has a time limit and every response a size limit. Time is tokio's and randomness comes
@@ -31,6 +31,7 @@ mod paced;
 pub mod pod_json;
 pub mod preflight;
 pub mod record_store;
+pub mod volumes;
 pub mod watch;
 
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub use labels::NodeLabelWriter;
 pub use lease::LeaseObject;
 pub use preflight::{Access, Need, OwnObjects, Scope, ServerFacts, preflight, preflight_in, watch_needs};
 pub use record_store::ConfigMapRecordStore;
+pub use volumes::VolumeWriter;
 pub use watch::watch;
 
 /// Bridger's name in Kubernetes: the field manager of its writes and the source of its Events.

@@ -58,6 +58,7 @@ mod tests {
             Event::NamespaceApplied(_) => Source::Namespaces,
             Event::WorkloadApplied(facts) => Source::Workload(facts.kind),
             Event::DisruptionBudgetApplied(_) => Source::DisruptionBudgets,
+            Event::VolumeApplied(object) => Source::Volume(object.kind()),
             _ => return None,
         })
     }

@@ -85,6 +85,8 @@ pub enum Access {
     ReadPods,
     /// The same, writing a pod's conditions, and deleting it to make room for another one.
     WritePods,
+    /// Asking for the volumes of pods.
+    BindVolumes,
     WriteEvents,
     /// Leader election.
     Lead,
@@ -103,6 +105,9 @@ impl Access {
             Self::BindPods => const { &[need("create", "pods/binding")] },
             Self::ReadPods => const { &[need("get", "pods")] },
             Self::WritePods => const { &[need("get", "pods"), need("delete", "pods"), need("patch", "pods/status")] },
+            Self::BindVolumes => {
+                const { &[need("patch", "persistentvolumes"), need("patch", "persistentvolumeclaims")] }
+            }
             Self::WriteEvents => const { &[need("create", "events")] },
             Self::Lead => const { &[lease("get"), lease("create"), lease("patch")] },
         }
@@ -114,7 +119,7 @@ impl Access {
             Part::NodeLabels => &[Self::WriteLabels, Self::WriteEvents, Self::Lead],
             Part::DrsRules => &[Self::ReadRecord, Self::WriteRecord, Self::WriteEvents, Self::Lead],
             Part::Extender => &[Self::BindPods, Self::ReadPods, Self::WriteEvents, Self::Lead],
-            Part::Scheduling => &[Self::BindPods, Self::WritePods, Self::WriteEvents, Self::Lead],
+            Part::Scheduling => &[Self::BindPods, Self::WritePods, Self::BindVolumes, Self::WriteEvents, Self::Lead],
         }
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::scheduling::{DisruptionBudgetFacts, NodeSchedulingFacts, PodSchedulingFacts, WorkloadFacts, WorkloadKind};
+use crate::volumes::{PodVolume, VolumeKind, VolumeObject};
 
 /// One of the vCenters Bridger is connected to: its index in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,6 +29,8 @@ pub enum Source {
     Workload(WorkloadKind),
     /// Watched only for a scheduler.
     DisruptionBudgets,
+    /// Watched only for a scheduler.
+    Volume(VolumeKind),
     Vcenter(VcenterId),
 }
 
@@ -82,6 +85,22 @@ pub enum Event {
     DisruptionBudgetDeleted {
         namespace: String,
         name: String,
+    },
+    VolumeApplied(VolumeObject),
+    VolumeDeleted {
+        kind: VolumeKind,
+        /// Empty for a kind that has no namespaces.
+        namespace: String,
+        name: String,
+    },
+    /// Claims and volumes are about to be changed like this for a pod that is assumed on a node: they count as changed
+    /// until the watch shows another version of them, or the pod is no longer assumed. No effect on an object that has
+    /// another version, nor if the pod is not assumed.
+    VolumesAssumed {
+        namespace: String,
+        name: String,
+        uid: String,
+        objects: Vec<VolumeObject>,
     },
 
     VmApplied {
@@ -164,6 +183,8 @@ pub struct PodFacts {
     pub started_s: Option<i64>,
     /// The condition DisruptionTarget says that a scheduler preempts it.
     pub preempted: bool,
+    /// The volumes that matter for its placement; empty if no scheduler runs.
+    pub volumes: Vec<PodVolume>,
     /// `None` if no scheduler runs.
     pub scheduling: Option<Arc<PodSchedulingFacts>>,
 }
@@ -203,6 +224,23 @@ pub struct WeightedTermFacts {
 pub struct SelectorFacts {
     pub labels: Labels,
     pub expressions: Vec<RequirementFacts>,
+}
+
+impl SelectorFacts {
+    /// Whether it matches an object with these labels. Indexes use [`crate::affinity::Selector`] instead.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let holds = |requirement: &RequirementFacts| {
+            let value = labels.get(&requirement.key);
+            match requirement.operator {
+                Operator::In => value.is_some_and(|value| requirement.values.contains(value)),
+                Operator::NotIn => value.is_none_or(|value| !requirement.values.contains(value)),
+                Operator::Exists => value.is_some(),
+                Operator::DoesNotExist => value.is_none(),
+                Operator::Gt | Operator::Lt => false,
+            }
+        };
+        self.labels.iter().all(|(key, value)| labels.get(key) == Some(value)) && self.expressions.iter().all(holds)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

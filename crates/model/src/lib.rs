@@ -6,7 +6,7 @@
 //! - `identity`: which VM a node is. `placement`: where nodes run. [`labels`]: the labels nodes should have.
 //! - [`affinity`]: what terms mean, which pods carry them and which they match; verdicts and scores for an incoming
 //!   pod.
-//! - [`scheduling`]: the pod and node data that schedulers need.
+//! - [`scheduling`]: the pod and node data that schedulers need. [`volumes`]: claims, volumes and their classes.
 //! - [`report`]: counts and explanations for users.
 //! - [`storage`]: compact storage with fast lookups. [`testing`]: ready-made facts for tests and benchmarks.
 //!
@@ -22,6 +22,7 @@ pub mod scheduling;
 pub mod sources;
 pub mod storage;
 pub mod testing;
+pub mod volumes;
 pub mod world;
 
 pub use affinity::{Incoming, LiftMode, LiftSettings, Reading, Role, ScoreSettings, Scores, Verdicts, View};

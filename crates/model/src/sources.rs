@@ -9,6 +9,7 @@
 
 use crate::event::Source;
 use crate::scheduling::WorkloadKind;
+use crate::volumes::VolumeKind;
 use crate::world::World;
 
 /// A part of Bridger that can be enabled or disabled.
@@ -82,7 +83,9 @@ pub struct SourceRow {
     pub needed_by: Parts,
 }
 
-pub static KUBERNETES_SOURCES: [SourceRow; 8] = [
+const STORAGE: &str = "storage.k8s.io";
+
+pub static KUBERNETES_SOURCES: [SourceRow; 15] = [
     row(Source::Nodes, "Node", "", "nodes", Parts::ALL),
     row(Source::Pods, "Pod", "", "pods", Parts::ALL),
     row(Source::Namespaces, "Namespace", "", "namespaces", Parts::ALL),
@@ -97,6 +100,19 @@ pub static KUBERNETES_SOURCES: [SourceRow; 8] = [
     row(Source::Workload(WorkloadKind::ReplicaSet), "ReplicaSet", "apps", "replicasets", Parts::SCHEDULING),
     row(Source::Workload(WorkloadKind::StatefulSet), "StatefulSet", "apps", "statefulsets", Parts::SCHEDULING),
     row(Source::DisruptionBudgets, "PodDisruptionBudget", "policy", "poddisruptionbudgets", Parts::SCHEDULING),
+    row(Source::Volume(VolumeKind::Claim), "PersistentVolumeClaim", "", "persistentvolumeclaims", Parts::SCHEDULING),
+    row(Source::Volume(VolumeKind::Volume), "PersistentVolume", "", "persistentvolumes", Parts::SCHEDULING),
+    row(Source::Volume(VolumeKind::StorageClass), "StorageClass", STORAGE, "storageclasses", Parts::SCHEDULING),
+    row(Source::Volume(VolumeKind::CsiNode), "CSINode", STORAGE, "csinodes", Parts::SCHEDULING),
+    row(Source::Volume(VolumeKind::CsiDriver), "CSIDriver", STORAGE, "csidrivers", Parts::SCHEDULING),
+    row(
+        Source::Volume(VolumeKind::StorageCapacity),
+        "CSIStorageCapacity",
+        STORAGE,
+        "csistoragecapacities",
+        Parts::SCHEDULING,
+    ),
+    row(Source::Volume(VolumeKind::Attachment), "VolumeAttachment", STORAGE, "volumeattachments", Parts::SCHEDULING),
 ];
 
 const fn row(
@@ -172,7 +188,14 @@ mod tests {
             Source::Workload(WorkloadKind::ReplicationController) => Source::Workload(WorkloadKind::ReplicaSet),
             Source::Workload(WorkloadKind::ReplicaSet) => Source::Workload(WorkloadKind::StatefulSet),
             Source::Workload(WorkloadKind::StatefulSet) => Source::DisruptionBudgets,
-            Source::DisruptionBudgets => Source::Vcenter(VcenterId(0)),
+            Source::DisruptionBudgets => Source::Volume(VolumeKind::Claim),
+            Source::Volume(VolumeKind::Claim) => Source::Volume(VolumeKind::Volume),
+            Source::Volume(VolumeKind::Volume) => Source::Volume(VolumeKind::StorageClass),
+            Source::Volume(VolumeKind::StorageClass) => Source::Volume(VolumeKind::CsiNode),
+            Source::Volume(VolumeKind::CsiNode) => Source::Volume(VolumeKind::CsiDriver),
+            Source::Volume(VolumeKind::CsiDriver) => Source::Volume(VolumeKind::StorageCapacity),
+            Source::Volume(VolumeKind::StorageCapacity) => Source::Volume(VolumeKind::Attachment),
+            Source::Volume(VolumeKind::Attachment) => Source::Vcenter(VcenterId(0)),
             Source::Vcenter(_) => return None,
         })
     }
@@ -187,17 +210,37 @@ mod tests {
         let names: BTreeSet<&str> = all.iter().map(|source| source.name()).collect();
         assert_eq!(names.len(), all.len(), "{names:?}");
         for row in &KUBERNETES_SOURCES {
-            assert_eq!(row.resource, format!("{}s", row.kind.to_lowercase()));
+            assert_eq!(row.resource, plural(&row.kind.to_lowercase()));
             assert_eq!(row.source.row(), Some(row));
         }
     }
 
+    fn plural(kind: &str) -> String {
+        match kind.strip_suffix('y') {
+            Some(stem) => format!("{stem}ies"),
+            None if kind.ends_with('s') => format!("{kind}es"),
+            None => format!("{kind}s"),
+        }
+    }
+
+    const FOR_SCHEDULING: [&str; 11] = [
+        "services",
+        "replicationcontrollers",
+        "replicasets",
+        "statefulsets",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "storageclasses",
+        "csinodes",
+        "csidrivers",
+        "csistoragecapacities",
+        "volumeattachments",
+    ];
+
     #[test]
     fn each_part_needs_its_sources() {
         let core = ["nodes", "pods", "namespaces"];
-        let of_scheduling =
-            ["services", "replicationcontrollers", "replicasets", "statefulsets", "poddisruptionbudgets"];
-        let all = [&core[..], &of_scheduling].concat();
+        let all = [&core[..], &FOR_SCHEDULING].concat();
         let cases: [(Parts, &[&str]); 7] = [
             (Parts::NONE, &core),
             (Part::NodeLabels.into(), &core),
@@ -251,10 +294,7 @@ mod tests {
             world.apply(Event::RelistEnded(row.source));
         }
         assert!(world.has_all_for(Parts::RUN) && !world.has_all_for(Parts::ALL));
-        assert_eq!(
-            missing(&world, Parts::SCHEDULING),
-            ["services", "replicationcontrollers", "replicasets", "statefulsets", "poddisruptionbudgets"]
-        );
+        assert_eq!(missing(&world, Parts::SCHEDULING), FOR_SCHEDULING);
         for event in [Event::Lost(Source::Pods), Event::RelistBegan(Source::Pods)] {
             world.apply(event);
             assert!(world.has_all_for(Parts::RUN), "the last known state is still there");

@@ -24,7 +24,7 @@ pub use config::{
 pub use evaluate::one_node::{Misfit, NodeChecks};
 pub use explain::preemption::{CandidateExplanation, PreemptionExplanation};
 pub use explain::{Explanation, NodeExplanation, VerdictKind, explain};
-pub use framework::change::{Change, ChangeKinds, ChangedPod};
+pub use framework::change::{Change, ChangeKinds, ChangedPod, ChangedVolume};
 pub use framework::cycle::Cycle;
 pub use framework::handle::{Handle, NodeRefusal, WaitingPod};
 pub use framework::plugin::{Plugin, Reads};

@@ -27,8 +27,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use engine::counters::Counters;
 use engine::runtime::{EventRecorder, Heartbeats, Lease, RuntimeStats, SharedWorld, Stalled};
-use model::{Part, Parts};
 use model::event::VcenterId;
+use model::{Part, Parts};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
@@ -233,7 +233,9 @@ mod tests {
         assert_eq!(get(&shown, "/readyz").await, (200, "ready\n".to_owned()));
         shown.parts = Parts::SCHEDULING;
         let expected = "not ready\nservices: not in sync\nreplicationcontrollers: not in sync\n\
-            replicasets: not in sync\nstatefulsets: not in sync\n";
+            replicasets: not in sync\nstatefulsets: not in sync\npersistentvolumeclaims: not in sync\n\
+            persistentvolumes: not in sync\nstorageclasses: not in sync\ncsinodes: not in sync\n\
+            csidrivers: not in sync\ncsistoragecapacities: not in sync\nvolumeattachments: not in sync\n";
         assert_eq!(get(&shown, "/readyz").await, (503, expected.to_owned()));
         for row in model::sources_for(shown.parts).skip(3) {
             assert_eq!(get(&shown, "/readyz").await.0, 503, "before {}", row.resource);

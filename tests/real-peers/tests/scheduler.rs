@@ -231,37 +231,38 @@ async fn an_unschedulable_pod_gets_upstreams_message_and_is_bound_when_it_fits()
 }
 
 #[tokio::test]
-async fn number_12_pods_of_a_group_and_pods_with_inline_disks_are_held_back_with_a_reason() -> Result<()> {
+async fn number_12_pods_of_a_group_are_held_back_and_pods_with_one_inline_disk_are_kept_apart() -> Result<()> {
     let stage = Stage::start().await?;
     let _bridger = stage.bridger().await?;
     let pod = |name: &str, labels: Value, volumes: Value| {
         json!({ "metadata": { "name": name, "labels": labels }, "spec": { "schedulerName": "bridger",
             "containers": [{ "name": "main", "image": "none" }], "volumes": volumes } })
     };
-    let disk = json!([{ "name": "disk", "gcePersistentDisk": { "pdName": "d" } }]);
+    let disk = || json!([{ "name": "disk", "gcePersistentDisk": { "pdName": "d" } }]);
     stage
         .create([
             pod("new-group", json!({ "scheduling.x-k8s.io/pod-group": "gang" }), json!([])),
             pod("old-group", json!({ "pod-group.scheduling.sigs.k8s.io": "gang" }), json!([])),
-            pod("disk", json!({}), disk),
+            pod("disk", json!({}), disk()),
+            pod("same-disk", json!({}), disk()),
             pod("plain", json!({}), json!([])),
         ])
         .await?;
-    for (name, named) in [("new-group", "gang"), ("old-group", "gang"), ("disk", "disk")] {
+    for name in ["new-group", "old-group"] {
         let (_, message) = stage.unschedulable(name).await?;
-        ensure!(message.contains(named), "{name}: {message}");
+        ensure!(message.contains("gang"), "{name}: {message}");
     }
-    stage.bound(1, SOON).await?;
-    let bound: Vec<Option<String>> = stage
+    stage.bound(3, SOON).await?;
+    let bound: BTreeMap<String, String> = stage
         .pods
         .list(&ListParams::default())
         .await?
         .items
         .iter()
-        .filter(|it| node_of(it).is_some())
-        .map(|it| it.metadata.name.clone())
+        .filter_map(|it| Some((it.metadata.name.clone()?, node_of(it)?.to_owned())))
         .collect();
-    ensure!(bound == [Some("plain".to_owned())], "{bound:?}");
+    ensure!(bound.keys().eq(["disk", "plain", "same-disk"]), "{bound:?}");
+    ensure!(bound["disk"] != bound["same-disk"], "{bound:?}");
     Ok(())
 }
 

@@ -10,18 +10,21 @@ mod kubernetes;
 mod layout;
 mod scheduling;
 mod vcenter;
+mod volumes;
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use model::event::{NamespaceFacts, NodeFacts, PodFacts};
 use model::scheduling::{DisruptionBudgetFacts, WorkloadFacts};
+use model::volumes::VolumeObject;
 use serde::{Deserialize, Serialize};
 
 use self::kubernetes::{Namespace, Node, Pod};
 use self::layout::List;
 use self::scheduling::{Budget, Workload};
 use self::vcenter::Vcenter;
+use self::volumes::Object;
 use super::{Snapshot, VcenterPart};
 
 const KIND: &str = "BridgerSnapshot";
@@ -70,6 +73,8 @@ struct Body {
     workloads: Vec<WorkloadFacts>,
     #[serde(default, rename = "podDisruptionBudgets", with = "List::<Budget>")]
     budgets: Vec<DisruptionBudgetFacts>,
+    #[serde(default, with = "List::<Object>")]
+    volumes: Vec<VolumeObject>,
     record: BTreeMap<String, String>,
 }
 

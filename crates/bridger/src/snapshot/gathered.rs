@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
 use model::scheduling::{DisruptionBudgetFacts, WorkloadFacts, WorkloadKind};
+use model::volumes::{VolumeKind, VolumeObject};
 
 use super::{Snapshot, VcenterPart};
 
@@ -18,6 +19,7 @@ pub struct Gathered {
     pods: BTreeMap<(String, String), PodFacts>,
     workloads: BTreeMap<(WorkloadKind, String, String), WorkloadFacts>,
     budgets: BTreeMap<(String, String), DisruptionBudgetFacts>,
+    volumes: BTreeMap<(VolumeKind, String, String), VolumeObject>,
     vms: BTreeMap<(VcenterId, String), VmFacts>,
     hosts: BTreeMap<(VcenterId, String), HostFacts>,
     clusters: BTreeMap<(VcenterId, String), ClusterFacts>,
@@ -62,6 +64,13 @@ impl Gathered {
             Event::DisruptionBudgetDeleted { namespace, name } => {
                 self.budgets.remove(&(namespace, name));
             }
+            Event::VolumeApplied(object) => {
+                let key = (object.kind(), object.namespace().to_owned(), object.name().to_owned());
+                self.volumes.insert(key, object);
+            }
+            Event::VolumeDeleted { kind, namespace, name } => {
+                self.volumes.remove(&(kind, namespace, name));
+            }
             Event::VmApplied { vcenter, vm } => {
                 self.vms.insert((vcenter, vm.id.clone()), vm);
             }
@@ -85,7 +94,8 @@ impl Gathered {
             Event::Lost(_)
             | Event::VcenterIdentified { .. }
             | Event::PodAssumed { .. }
-            | Event::PodForgotten { .. } => (),
+            | Event::PodForgotten { .. }
+            | Event::VolumesAssumed { .. } => (),
         }
     }
 
@@ -97,6 +107,7 @@ impl Gathered {
             Source::Namespaces => self.namespaces.clear(),
             Source::Workload(gone) => self.workloads.retain(|(kind, ..), _| *kind != gone),
             Source::DisruptionBudgets => self.budgets.clear(),
+            Source::Volume(gone) => self.volumes.retain(|(kind, ..), _| *kind != gone),
             Source::Vcenter(gone) => {
                 self.vms.retain(|(vcenter, _), _| *vcenter != gone);
                 self.hosts.retain(|(vcenter, _), _| *vcenter != gone);
@@ -144,6 +155,7 @@ impl Gathered {
             pods: self.pods.into_values().collect(),
             workloads: self.workloads.into_values().collect(),
             budgets: self.budgets.into_values().collect(),
+            volumes: self.volumes.into_values().collect(),
             record,
         }
     }

@@ -18,6 +18,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use model::event::{ClusterFacts, Event, HostFacts, NamespaceFacts, NodeFacts, PodFacts, Source, VcenterId, VmFacts};
 use model::scheduling::{DisruptionBudgetFacts, WorkloadFacts};
+use model::volumes::VolumeObject;
 use model::{KUBERNETES_SOURCES, World};
 
 pub use self::gathered::Gathered;
@@ -34,6 +35,8 @@ pub struct Snapshot {
     /// Services and controllers that select pods.
     pub workloads: Vec<WorkloadFacts>,
     pub budgets: Vec<DisruptionBudgetFacts>,
+    /// Claims, persistent volumes and what belongs to them.
+    pub volumes: Vec<VolumeObject>,
     /// The stored rule records by name.
     pub record: BTreeMap<String, String>,
 }
@@ -56,7 +59,7 @@ impl Snapshot {
             events.extend(facts);
             events.push(Event::RelistEnded(source));
         };
-        let Snapshot { mut namespaces, mut nodes, mut pods, workloads, mut budgets, .. } = self;
+        let Snapshot { mut namespaces, mut nodes, mut pods, workloads, mut budgets, volumes, .. } = self;
         for row in &KUBERNETES_SOURCES {
             let facts: &mut dyn Iterator<Item = Event> = match row.source {
                 Source::Nodes => &mut nodes.drain(..).map(Event::NodeApplied),
@@ -67,6 +70,10 @@ impl Snapshot {
                     &mut of_kind.map(Event::WorkloadApplied)
                 }
                 Source::DisruptionBudgets => &mut budgets.drain(..).map(Event::DisruptionBudgetApplied),
+                Source::Volume(kind) => {
+                    let of_kind = volumes.iter().filter(move |object| object.kind() == kind).cloned();
+                    &mut of_kind.map(Event::VolumeApplied)
+                }
                 Source::Vcenter(_) => continue,
             };
             source(row.source, facts);

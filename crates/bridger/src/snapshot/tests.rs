@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use model::event::{OwnerFacts, RequirementFacts, RuleFacts, RuleKind, SelectorFacts, TermFacts};
-
 use super::*;
+use model::event::{OwnerFacts, RequirementFacts, RuleFacts, RuleKind, SelectorFacts, TermFacts};
+use model::scheduling::UnsupportedFeature;
 
 fn sample() -> Snapshot {
     let vcenter = VcenterId(0);
@@ -70,7 +70,10 @@ fn a_snapshot_is_read_as_it_was_written() {
     snapshot.write(&path).unwrap();
     assert_eq!(Snapshot::read(&path).unwrap(), snapshot);
     let events = snapshot.into_events();
-    assert_eq!(events.iter().filter(|event| matches!(event, Event::RelistEnded(_))).count(), 9);
+    assert_eq!(
+        events.iter().filter(|event| matches!(event, Event::RelistEnded(_))).count(),
+        KUBERNETES_SOURCES.len() + 1
+    );
 }
 
 /// A file with every field, kind of object and enum variant, as the first program of this version wrote it.
@@ -113,9 +116,22 @@ fn a_missing_field_has_its_default() {
         pods: vec![PodFacts { name: text("p"), scheduling: Some(Arc::default()), ..PodFacts::default() }],
         workloads: Vec::new(),
         budgets: Vec::new(),
+        volumes: Vec::new(),
         record: BTreeMap::new(),
     };
     assert_eq!(snapshot, expected);
+}
+
+#[test]
+fn volumes_among_unsupported_features_of_older_files_are_left_out() {
+    let text = r#"{"kind":"BridgerSnapshot","version":1,"taken":"1970-01-01T00:00:00Z","record":{},"vcenters":[],"namespaces":[],
+        "nodes":[],"pods":[{"name":"p","scheduling":{"unsupported":[{"persistentVolumeClaim":"data"},{"ephemeralVolume":"e"},
+        {"inlineVolume":"i"},{"resourceClaim":"gpu"},{"schedulingGroup":"gang"}]}}]}"#;
+    let snapshot = format::read(text.as_bytes()).unwrap();
+    let unsupported = snapshot.pods[0].scheduling.as_ref().map(|facts| facts.unsupported.clone());
+    let left =
+        [UnsupportedFeature::ResourceClaim("gpu".to_owned()), UnsupportedFeature::SchedulingGroup("gang".to_owned())];
+    assert_eq!(unsupported, Some(left.to_vec()));
 }
 
 #[test]

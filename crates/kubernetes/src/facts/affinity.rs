@@ -38,7 +38,7 @@ struct PreferredNodeTerm {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct NodeSelector {
+pub(crate) struct NodeSelector {
     node_selector_terms: Option<Vec<NodeTerm>>,
 }
 
@@ -122,11 +122,16 @@ impl PodAffinity {
 
 impl NodeSelector {
     fn add_to(self, node_affinity: &mut NodeAffinityFacts) {
+        node_affinity.node_terms.extend(self.terms());
+    }
+
+    /// Its terms; at least one.
+    pub(crate) fn terms(self) -> Vec<NodeTermFacts> {
         // A required affinity without terms accepts no node, like an empty term. With no term at all there would be no
         // requirement.
         let terms = self.node_selector_terms.filter(|terms| !terms.is_empty());
         let terms = terms.unwrap_or_else(|| vec![NodeTerm::default()]);
-        node_affinity.node_terms.extend(terms.into_iter().map(NodeTerm::facts));
+        terms.into_iter().map(NodeTerm::facts).collect()
     }
 }
 
@@ -149,7 +154,7 @@ impl Term {
             selector: self.label_selector.and_then(Selector::facts),
             namespaces: self.namespaces.unwrap_or_default(),
             // Never `None` if a selector is given, because `None` means the pod's own namespace.
-            namespace_selector: self.namespace_selector.map(|selector| selector.facts().unwrap_or_else(nothing)),
+            namespace_selector: self.namespace_selector.map(Selector::facts_or_nothing),
         }
     }
 }
@@ -163,6 +168,11 @@ fn nothing() -> SelectorFacts {
 }
 
 impl Selector {
+    /// Like [`Selector::facts`]; an invalid selector matches nothing.
+    pub(crate) fn facts_or_nothing(self) -> SelectorFacts {
+        self.facts().unwrap_or_else(nothing)
+    }
+
     pub(crate) fn facts(self) -> Option<SelectorFacts> {
         let expressions = self.match_expressions.unwrap_or_default().into_iter().map(Requirement::of_labels);
         Some(SelectorFacts {

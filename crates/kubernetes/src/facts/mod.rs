@@ -23,12 +23,17 @@ use uuid::Uuid;
 use self::affinity::Affinity;
 pub(crate) use self::disruption::DisruptionBudget;
 use self::scheduling::{FieldsRead, NoScheduling, NodeSpec, NodeStatus, PodSpec, PodStatus, Scheduling};
+pub(crate) use self::volumes::{
+    Attachment, Claim, CsiDriver, CsiNode, PersistentVolume, StorageCapacity, StorageClass, Volume,
+};
 pub(crate) use self::workload::{ReplicaSet, ReplicationController, Service, StatefulSet, Workload};
 
 /// Converts an object of a watched kind to facts. [`crate::kinds`] lists the kinds.
 pub(crate) trait Facts: Clone + Debug + Send + Sync + Sized + 'static {
     /// The field selector of lists and watches; empty selects everything.
     const FIELD_SELECTOR: &'static str = "";
+    /// Its fields are beside `metadata`, not in a `spec`.
+    const IS_FLAT: bool = false;
     type Scope;
     /// The fields of `spec` and `status` that are read.
     type Spec: DeserializeOwned;
@@ -62,11 +67,26 @@ pub(crate) struct Meta {
     deletion_timestamp: Option<IgnoredAny>,
 }
 
-/// The only annotation that is read.
-#[derive(Debug, Deserialize)]
+/// The annotations that are read.
+#[derive(Debug, Default, Deserialize)]
 struct Annotations {
     #[serde(rename = "bridger.dev/lift")]
     lift: Option<String>,
+    /// On claims and volumes; it counts more than the field of this name.
+    #[serde(rename = "volume.beta.kubernetes.io/storage-class")]
+    storage_class: Option<String>,
+    /// On claims. Its value does not matter.
+    #[serde(rename = "pv.kubernetes.io/bind-completed")]
+    bind_completed: Option<IgnoredAny>,
+    /// On volumes. Its value does not matter.
+    #[serde(rename = "pv.kubernetes.io/bound-by-controller")]
+    bound_by_controller: Option<IgnoredAny>,
+    /// On claims.
+    #[serde(rename = "volume.kubernetes.io/selected-node")]
+    selected_node: Option<String>,
+    /// On the CSI drivers of nodes.
+    #[serde(rename = "storage.alpha.kubernetes.io/migrated-plugins")]
+    migrated_plugins: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -96,6 +116,7 @@ impl Meta {
         scheduling::workload_controller(&controller.api_version, &controller.kind)
     }
 
+    /// The owner that controls the object.
     fn take_controller(&mut self) -> Option<OwnerFacts> {
         let owners = self.owner_references.take()?;
         let controller = owners.into_iter().find(|owner| owner.controller == Some(true))?;
@@ -112,8 +133,20 @@ impl<'de, F: Facts> Deserialize<'de> for Watched<F> {
             spec: Option<S>,
             status: Option<T>,
         }
-        let Wire { mut metadata, spec, status } = Wire::<F::Spec, F::Status>::deserialize(deserializer)?;
-        let resource_version = metadata.resource_version.take();
+        #[derive(Deserialize)]
+        #[serde(bound = "S: DeserializeOwned")]
+        struct FlatWire<S> {
+            metadata: Meta,
+            #[serde(flatten)]
+            fields: S,
+        }
+        let Wire { metadata, spec, status } = if F::IS_FLAT {
+            let FlatWire { metadata, fields } = FlatWire::<F::Spec>::deserialize(deserializer)?;
+            Wire { metadata, spec: Some(fields), status: None }
+        } else {
+            Wire::<F::Spec, F::Status>::deserialize(deserializer)?
+        };
+        let resource_version = metadata.resource_version.clone();
         let facts = F::new(metadata, spec, status);
         Ok(Watched { facts, metadata: ObjectMeta { resource_version, ..ObjectMeta::default() } })
     }
@@ -317,6 +350,7 @@ impl Facts for Schedulable<PodFacts> {
         facts.created_s = meta.created_s();
         (facts.started_s, facts.preempted) = (status.started_s(), status.is_preempted());
         facts.nominated_node = status.nominated_node();
+        facts.volumes = spec.take_volumes();
         let scheduling = scheduling::pod_facts(&facts.labels, controller, preferred_nodes, spec, &status);
         facts.scheduling = Some(scheduling);
         Self(facts)
@@ -357,6 +391,7 @@ impl Facts for NamespaceFacts {
 mod affinity;
 mod disruption;
 mod scheduling;
+mod volumes;
 mod workload;
 
 #[cfg(test)]

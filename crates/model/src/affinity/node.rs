@@ -114,6 +114,22 @@ impl<'a> NodeTerm<'a> {
         Some(Self { labels, names })
     }
 
+    /// The same for a term of a volume, which kube-scheduler compares with the labels of nodes only: a requirement on a
+    /// field must be well-formed, but accepts every node.
+    pub fn of_volume(facts: &'a NodeTermFacts) -> Option<Self> {
+        if facts.expressions.is_empty() && facts.fields.is_empty() {
+            return None;
+        }
+        let is_well_formed = |field: &RequirementFacts| {
+            field.values.len() == 1 && matches!(field.operator, Operator::In | Operator::NotIn)
+        };
+        if !facts.fields.iter().all(is_well_formed) {
+            return None;
+        }
+        let labels = facts.expressions.iter().map(LabelRequirement::of).collect::<Option<_>>()?;
+        Some(Self { labels, names: Vec::new() })
+    }
+
     pub fn accepts<'n>(&self, node: &str, label: impl Fn(&str) -> Label<'n>) -> bool {
         self.accepts_name(node) && self.labels.iter().all(|required| required.values.accept(label(required.key)))
     }

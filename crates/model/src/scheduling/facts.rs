@@ -163,10 +163,6 @@ pub struct SpreadFacts {
 /// A feature a pod requires but this scheduler does not support; a pod with one is never placed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum UnsupportedFeature {
-    PersistentVolumeClaim(String),
-    EphemeralVolume(String),
-    /// A disk of a cloud or network that the pod names itself.
-    InlineVolume(String),
     ResourceClaim(String),
     SchedulingGroup(String),
 }
@@ -174,9 +170,6 @@ pub enum UnsupportedFeature {
 impl fmt::Display for UnsupportedFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PersistentVolumeClaim(name) => write!(f, "persistent volume claim {name:?}"),
-            Self::EphemeralVolume(name) => write!(f, "ephemeral volume {name:?}"),
-            Self::InlineVolume(name) => write!(f, "inline volume {name:?}"),
             Self::ResourceClaim(name) => write!(f, "resource claim {name:?}"),
             Self::SchedulingGroup(name) => write!(f, "scheduling group {name:?}"),
         }

@@ -15,6 +15,7 @@ use crate::affinity::Selector;
 use crate::storage::arena::{NodeId, PodId};
 use crate::storage::intern::{Lookup, Symbol};
 use crate::storage::node_set::NodeSet;
+use crate::volumes::VolumesOnNode;
 use crate::world::World;
 
 /// The pods that a spread constraint of a pod counts.
@@ -109,6 +110,17 @@ impl World {
         let mut nodes = NodeSet::default();
         requested.iter().for_each(|port| self.scheduling.ports.conflicts(port, &mut nodes));
         nodes
+    }
+
+    /// The placed pods on a node that use volumes; `None` if there are none.
+    pub fn volumes_on(&self, node: NodeId) -> Option<&VolumesOnNode> {
+        self.scheduling.volumes_in_use.on(node)
+    }
+
+    /// Whether a placed pod names this claim. A volume whose claim is created for the pod does not count.
+    pub fn is_claim_used(&self, namespace: &str, claim: &str) -> bool {
+        let namespace = self.interner.get(namespace);
+        namespace.is_some_and(|namespace| self.scheduling.volumes_in_use.is_used(namespace, claim))
     }
 
     /// The pods that a spread constraint of this pod counts; `index` is the constraint's index in the pod's list.

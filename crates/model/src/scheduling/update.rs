@@ -24,6 +24,7 @@ use crate::storage::arena::{DenseId, NodeId, PodId};
 use crate::storage::intern::Symbol;
 use crate::storage::label_set::LabelSet;
 use crate::storage::node_set::NodeSet;
+use crate::volumes::{InUse, PodVolumes};
 use crate::world::World;
 
 /// The data that schedulers query, kept up to date.
@@ -38,6 +39,7 @@ pub(crate) struct Scheduling {
     pub(crate) images: Images,
     pub(crate) ports: Ports,
     pub(crate) priorities: Priorities,
+    pub(crate) volumes_in_use: InUse,
     pub(crate) workloads: Workloads,
     pub(crate) budgets: DisruptionBudgets,
     pub(crate) groups: Groups,
@@ -65,6 +67,7 @@ impl Waiting {
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
     facts: Arc<PodSchedulingFacts>,
+    volumes: Option<Arc<PodVolumes>>,
     namespace: Symbol,
     labels: Arc<LabelSet>,
     owner: Option<Arc<crate::event::OwnerFacts>>,
@@ -80,6 +83,7 @@ impl PartialEq for Standing {
             && self.namespace == other.namespace
             && self.labels == other.labels
             && self.owner == other.owner
+            && self.volumes == other.volumes
             && (Arc::ptr_eq(&self.facts, &other.facts) || self.facts == other.facts)
     }
 }
@@ -92,6 +96,7 @@ impl World {
         let placed_on = pod.placed_on();
         Some(Standing {
             facts: Arc::clone(pod.scheduling.as_ref()?),
+            volumes: pod.volumes.clone(),
             namespace: pod.namespace,
             labels: Arc::clone(self.affinity.labels_of(id)?),
             owner: pod.owner.clone(),
@@ -108,10 +113,10 @@ impl World {
             return;
         }
         if let Some(before) = before {
-            self.count(before, -1);
+            self.count(id, before, -1);
         }
         if let Some(after) = &after {
-            self.count(after, 1);
+            self.count(id, after, 1);
         }
         let waiting = after.filter(|after| !after.is_placed).map(|after| self.acquire_groups(&after));
         let before = match waiting {
@@ -123,7 +128,7 @@ impl World {
         }
     }
 
-    fn count(&mut self, standing: &Standing, by: i32) {
+    fn count(&mut self, id: PodId, standing: &Standing, by: i32) {
         let Some(node) = standing.node else { return };
         let (facts, scheduling) = (&standing.facts, &mut self.scheduling);
         scheduling.resources.take(node, &facts.requests, by);
@@ -132,6 +137,14 @@ impl World {
             scheduling.ports.take(node, &facts.host_ports);
         } else {
             scheduling.ports.give_back(node, &facts.host_ports);
+        }
+        if let Some(volumes) = &standing.volumes {
+            let in_use = &mut scheduling.volumes_in_use;
+            if by > 0 {
+                in_use.place(id, standing.namespace, node, volumes);
+            } else {
+                in_use.take_off(id, standing.namespace, node, volumes);
+            }
         }
         if !standing.is_terminating {
             scheduling.groups.count(standing.namespace, standing.labels.pairs(), node, by);

@@ -15,3 +15,4 @@ mod scale;
 mod scheduling;
 mod situations;
 mod upstream;
+mod volumes;

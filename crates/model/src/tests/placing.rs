@@ -352,6 +352,6 @@ proptest! {
         }
         last.into_iter().for_each(|event| { world.apply(event); });
         prop_assert_eq!(world.affinity.kept(), ([0; 4], [0; 3], [0; 4]));
-        prop_assert_eq!((world.interner().len(), world.pods.kept(), world.nodes_refused().len()), (0, [0, 0], 0));
+        prop_assert_eq!((world.interner().len(), world.pods.kept(), world.nodes_refused().len()), (0, [0; 3], 0));
     }
 }

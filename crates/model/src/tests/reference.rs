@@ -331,6 +331,13 @@ fn subject(event: &Event) -> (Source, ObjectName, bool) {
         Event::DisruptionBudgetDeleted { namespace, name } => {
             (Source::DisruptionBudgets, ("budget", namespace.clone(), name.clone()), false)
         }
+        Event::VolumeApplied(object) => {
+            let name = ("volume", object.namespace().to_owned(), object.name().to_owned());
+            (Source::Volume(object.kind()), name, true)
+        }
+        Event::VolumeDeleted { kind, namespace, name } => {
+            (Source::Volume(*kind), ("volume", namespace.clone(), name.clone()), false)
+        }
         Event::VmApplied { vcenter, vm } => (Source::Vcenter(*vcenter), name("vm", &vm.id), true),
         Event::VmRemoved { vcenter, id } => (Source::Vcenter(*vcenter), name("vm", id), false),
         Event::HostApplied { vcenter, host } => (Source::Vcenter(*vcenter), name("host", &host.id), true),
@@ -342,7 +349,8 @@ fn subject(event: &Event) -> (Source, ObjectName, bool) {
         | Event::Lost(_)
         | Event::VcenterIdentified { .. }
         | Event::PodAssumed { .. }
-        | Event::PodForgotten { .. } => unreachable!("not an event about one object of a source"),
+        | Event::PodForgotten { .. }
+        | Event::VolumesAssumed { .. } => unreachable!("not an event about one object of a source"),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::scheduling::{
     HostPort, NodeImage, NodeSchedulingFacts, NonZeroSums, PodRequests, PodSchedulingFacts, ResourceSums, SpreadFacts,
     Taint, TaintEffect, WorkloadFacts, WorkloadKind,
 };
+use crate::volumes::{Disk, PodVolume};
 use crate::{NodeId, PodId, World};
 
 const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
@@ -21,6 +22,7 @@ const KEYS: [&str; 3] = ["app", "zone", "tier"];
 const VALUES: [&str; 3] = ["a", "b", ""];
 const NAMESPACES: [&str; 2] = ["shop", "bank"];
 const IMAGES: [&str; 3] = ["web:1", "db:1", "db:2"];
+const CLAIMS: [&str; 2] = ["data-1", "data-2"];
 const ADDRESSES: [&str; 3] = [HostPort::EVERY_ADDRESS, "10.0.0.1", "::"];
 
 fn text(of: &'static [&'static str]) -> impl Strategy<Value = String> {
@@ -79,6 +81,14 @@ fn selector() -> impl Strategy<Value = Option<SelectorFacts>> {
     option::weighted(0.9, selector)
 }
 
+fn volume() -> impl Strategy<Value = PodVolume> {
+    prop_oneof![
+        3 => text(&CLAIMS).prop_map(PodVolume::Claim),
+        1 => Just(PodVolume::Ephemeral("scratch".to_owned())),
+        1 => Just(PodVolume::Disk(Disk::AwsEbs { volume: "vol-1".to_owned() })),
+    ]
+}
+
 fn pod() -> impl Strategy<Value = PodFacts> {
     let requests = (sums(), 0i64..4).prop_map(|(taken, more)| PodRequests {
         taken_non_zero: NonZeroSums { cpu_milli: taken.cpu_milli + more, memory_bytes: taken.memory_bytes + more },
@@ -104,8 +114,9 @@ fn pod() -> impl Strategy<Value = PodFacts> {
     );
     let names = (text(&NAMESPACES), text(&["p1", "p2", "p3", "p4", "p5"]), option::weighted(0.7, text(&NODES)));
     let ends = (prop::bool::weighted(0.1), prop::bool::weighted(0.2));
-    (names, labels(), ends, option::weighted(0.9, facts), option::of(text(&["c1", "c2"]))).prop_map(
-        |((namespace, name, node), labels, (finished, terminating), scheduling, owner)| PodFacts {
+    let owner = option::of(text(&["c1", "c2"]));
+    (names, labels(), ends, option::weighted(0.9, facts), owner, vec(volume(), 0..3)).prop_map(
+        |((namespace, name, node), labels, (finished, terminating), scheduling, owner, volumes)| PodFacts {
             namespace,
             name,
             node,
@@ -113,6 +124,7 @@ fn pod() -> impl Strategy<Value = PodFacts> {
             finished,
             terminating,
             scheduling,
+            volumes,
             owner: owner.map(|name| OwnerFacts { name, ..OwnerFacts::default() }),
             ..PodFacts::default()
         },
@@ -391,6 +403,26 @@ fn check_nodes(world: &World, plain: &Plain) -> Checked {
     Ok(())
 }
 
+fn check_volumes(world: &World, plain: &Plain) -> Checked {
+    let known = || plain.nodes.values().filter(|node| node.scheduling.is_some());
+    for node in known() {
+        let with_volumes: Vec<&PodFacts> =
+            plain.on(&node.name).map(|(pod, _)| pod).filter(|pod| !pod.volumes.is_empty()).collect();
+        let found = world.volumes_on(world.node_id(&node.name).expect("a known node")).cloned().unwrap_or_default();
+        let ids = with_volumes.iter().map(|pod| world.pod_id(&pod.namespace, &pod.name).expect("a known pod"));
+        prop_assert_eq!(found.pods, ids.collect::<BTreeSet<_>>());
+        let attachable = with_volumes.iter().flat_map(|pod| &pod.volumes).filter(|volume| volume.is_attachable());
+        prop_assert_eq!(found.attachable, attachable.count());
+    }
+    for (namespace, claim) in NAMESPACES.into_iter().flat_map(|namespace| CLAIMS.map(|claim| (namespace, claim))) {
+        let uses =
+            |pod: &PodFacts| pod.namespace == namespace && pod.volumes.contains(&PodVolume::Claim(claim.to_owned()));
+        let is_used = known().any(|node| plain.on(&node.name).any(|(pod, _)| uses(pod)));
+        prop_assert_eq!(world.is_claim_used(namespace, claim), is_used);
+    }
+    Ok(())
+}
+
 fn check_groups(world: &World, plain: &Plain) -> Checked {
     for pod in plain.pods.values().filter(|pod| !pod.finished) {
         let Some(facts) = &pod.scheduling else { continue };
@@ -431,6 +463,7 @@ proptest! {
             world.apply(event);
             check_nodes(&world, &plain)?;
             check_groups(&world, &plain)?;
+            check_volumes(&world, &plain)?;
         }
     }
 
@@ -453,11 +486,11 @@ proptest! {
         }
         prop_assert_eq!(world.scheduling.groups.forget_idle(&mut world.interner), 0);
         let scheduling = &world.scheduling;
-        prop_assert_eq!(scheduling.workloads.kept(), [0, 0]);
+        prop_assert_eq!((scheduling.workloads.kept(), scheduling.volumes_in_use.kept()), ([0, 0], [0, 0]));
         let kept = [scheduling.resources.kept(), scheduling.labels.kept(), scheduling.images.kept(), scheduling.ports.kept()];
         prop_assert_eq!(kept, [0; 4]);
         prop_assert_eq!((scheduling.taints.iter().count(), scheduling.features.iter().count()), (0, 0));
-        prop_assert_eq!((scheduling.waiting.len(), world.pods.kept()), (0, [0, 0]));
+        prop_assert_eq!((scheduling.waiting.len(), world.pods.kept()), (0, [0; 3]));
         prop_assert!(world.interner.is_empty());
     }
 }

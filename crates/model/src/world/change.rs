@@ -17,6 +17,7 @@ use crate::storage::arena::{NodeId, PodId, TermId};
 use crate::storage::intern::Symbol;
 use crate::storage::label_set::LabelSet;
 use crate::storage::uid::Uid;
+use crate::volumes::{PodVolumes, VolumeKind, VolumeObject};
 use crate::world::World;
 use crate::world::touched::Touched;
 
@@ -55,6 +56,13 @@ pub enum Subject {
     /// A Service or controller that selects pods.
     Workload,
     DisruptionBudget,
+    /// An object about volumes, as the watch showed it and shows it now.
+    Volume {
+        before: Option<VolumeObject>,
+        after: Option<VolumeObject>,
+    },
+    /// A scheduler assumed changes of claims and volumes.
+    VolumesAssumed,
     /// Hosts, VMs or clusters: [`Touched`] lists the effects.
     Inventory,
 }
@@ -64,6 +72,8 @@ pub enum Subject {
 pub struct PodState {
     pub id: PodId,
     pub uid: Uid,
+    /// Valid only while this change is observed.
+    pub namespace: Symbol,
     /// The node it is bound to or assumed on, if the node is known.
     pub node: Option<NodeId>,
     pub is_assumed: bool,
@@ -71,6 +81,7 @@ pub struct PodState {
     pub terminating: bool,
     pub lift_off: bool,
     pub scheduling: Option<Arc<PodSchedulingFacts>>,
+    pub volumes: Option<Arc<PodVolumes>>,
     /// One value for all pods with the same namespace, labels and terms.
     pub labels: Option<Arc<LabelSet>>,
     pub node_affinity: Option<Arc<NodeAffinityFacts>>,
@@ -96,12 +107,14 @@ impl PodState {
         Some(Box::new(Self {
             id,
             uid: pod.uid.clone(),
+            namespace: pod.namespace,
             node,
             is_assumed: pod.is_assumed(),
             finished: pod.finished,
             terminating: pod.terminating,
             lift_off: pod.lift_off,
             scheduling: pod.scheduling.clone(),
+            volumes: pod.volumes.clone(),
             labels: world.pod_profile_labels(id).cloned(),
             node_affinity: pod.node_affinity.clone(),
             nominated_node: nominated_node.map(Into::into),
@@ -116,9 +129,11 @@ impl PodState {
         self.node.filter(|_| !self.finished)
     }
 
-    /// Whether both are the same pod with the same labels, terms and requests, so that a scheduler treats them alike.
+    /// Whether both are the same pod with the same labels, terms, requests and volumes, so that a scheduler treats them
+    /// alike.
     pub fn is_read_alike(&self, other: &Self) -> bool {
         same(self.scheduling.as_ref(), other.scheduling.as_ref())
+            && same(self.volumes.as_ref(), other.volumes.as_ref())
             && same(self.labels.as_ref(), other.labels.as_ref())
             && same(self.node_affinity.as_ref(), other.node_affinity.as_ref())
             && self.lift_off == other.lift_off
@@ -164,6 +179,7 @@ pub(crate) enum Before {
     Node { name: String, node: Option<Box<NodeState>> },
     RelistEnded { source: Source, was_in_sync: bool, objects: [usize; 3] },
     Namespace { name: String, labels: Box<[(Symbol, Symbol)]> },
+    Volume { kind: VolumeKind, key: (String, String), object: Option<VolumeObject> },
     Known(Subject),
 }
 
@@ -178,6 +194,11 @@ impl Before {
             node: world.node_id(name).and_then(|id| NodeState::of(world, id)),
         };
         let namespace = |name: &str| Self::Namespace { name: name.to_owned(), labels: namespace_labels(world, name) };
+        let volume = |kind: VolumeKind, namespace: &str, name: &str| Self::Volume {
+            kind,
+            key: (namespace.to_owned(), name.to_owned()),
+            object: world.volumes.observed(kind, namespace, name),
+        };
         match event {
             Event::PodApplied(facts) => pod(&facts.namespace, &facts.name),
             Event::PodDeleted { namespace, name } | Event::PodForgotten { namespace, name, .. } => pod(namespace, name),
@@ -197,6 +218,9 @@ impl Before {
             Event::DisruptionBudgetApplied(_) | Event::DisruptionBudgetDeleted { .. } => {
                 Self::Known(Subject::DisruptionBudget)
             }
+            Event::VolumeApplied(object) => volume(object.kind(), object.namespace(), object.name()),
+            Event::VolumeDeleted { kind, namespace, name } => volume(*kind, namespace, name),
+            Event::VolumesAssumed { .. } => Self::Known(Subject::VolumesAssumed),
             Event::VmApplied { .. }
             | Event::VmRemoved { .. }
             | Event::HostApplied { .. }
@@ -219,6 +243,9 @@ impl Before {
             }
             Self::RelistEnded { source, was_in_sync, objects: before } => {
                 Subject::RelistEnded { source, was_in_sync, removed_objects: before != objects(world) }
+            }
+            Self::Volume { kind, key: (namespace, name), object: before } => {
+                Subject::Volume { before, after: world.volumes.observed(kind, &namespace, &name) }
             }
             Self::Namespace { name, labels } => {
                 Subject::Namespace { labels_changed: labels != namespace_labels(world, &name) }

@@ -36,6 +36,8 @@ use crate::scheduling::Scheduling;
 use crate::storage::arena::{ClusterId, HostId, NodeId, PodId, VmId};
 use crate::storage::intern::{Interner, Symbol};
 use crate::storage::node_set::NodeSet;
+use crate::storage::uid::Uid;
+use crate::volumes::{CsiNodes, VolumeKind, Volumes};
 
 #[derive(Debug, Default)]
 pub struct World {
@@ -51,6 +53,8 @@ pub struct World {
     pub(crate) refused: NodeSet,
     pub(crate) host_idle: HostIdle,
     pub(crate) scheduling: Scheduling,
+    pub(crate) volumes: Volumes,
+    pub(crate) csi_nodes: CsiNodes,
     revisions: Revisions,
     /// The expected vCenters that were neither read nor found to be down.
     awaited: BTreeSet<VcenterId>,
@@ -163,6 +167,19 @@ impl World {
                     self.scheduling.budgets.remove(namespace, &name, &mut self.interner);
                 }
             }
+            Event::VolumeApplied(object) => {
+                let generation = self.sources.generation(Source::Volume(object.kind()));
+                self.volumes.apply(object.clone(), generation);
+                self.volume_object_changed(object.kind(), object.name());
+            }
+            Event::VolumeDeleted { kind, namespace, name } => self.remove_volume_object(kind, &namespace, &name),
+            Event::VolumesAssumed { namespace, name, uid, objects } => {
+                let of_pod = |pod: &Pod| pod.is_assumed() && pod.uid == Uid::from(uid.as_str());
+                let pod = self.pod_id(&namespace, &name).filter(|id| self.pod(*id).is_some_and(of_pod));
+                if let Some(pod) = pod {
+                    self.volumes.assume(pod, objects);
+                }
+            }
 
             Event::VmApplied { vcenter, vm } => self.apply_vm(vcenter, vm, &mut touched),
             Event::VmRemoved { vcenter, id } => {
@@ -224,6 +241,11 @@ impl World {
                 }
             }
             Source::DisruptionBudgets => self.scheduling.budgets.sweep(generation, &mut self.interner),
+            Source::Volume(kind) => {
+                for (namespace, name) in self.volumes.not_of(kind, generation) {
+                    self.remove_volume_object(kind, &namespace, &name);
+                }
+            }
             Source::Vcenter(vcenter) => {
                 for id in self.inventory.vms.not_of(vcenter, generation) {
                     self.remove_vm(id, touched);
@@ -238,11 +260,23 @@ impl World {
         }
     }
 
+    fn remove_volume_object(&mut self, kind: VolumeKind, namespace: &str, name: &str) {
+        self.volumes.remove(kind, namespace, name);
+        self.volume_object_changed(kind, name);
+    }
+
+    fn volume_object_changed(&mut self, kind: VolumeKind, name: &str) {
+        if kind == VolumeKind::CsiNode {
+            self.find_csi_node(name);
+        }
+    }
+
     fn apply_node(&mut self, facts: &NodeFacts, touched: &mut Touched) {
         let generation = self.sources.generation(Source::Nodes);
         let before = self.node_before(self.node_id(&facts.name));
         let (id, changed) = self.nodes.apply(facts, generation, &mut self.interner);
         self.node_changed(id, facts, &before);
+        self.find_csi_node(&facts.name);
         if changed {
             touched.nodes.insert(id);
         }
@@ -257,6 +291,7 @@ impl World {
         self.affinity.remove_node(id, pods, &mut self.interner);
         self.refused.remove(id);
         self.host_idle.set(id, None);
+        self.csi_nodes.set(id, None);
         self.nodes.remove(id, &mut self.interner);
         touched.removed.insert(id);
     }
@@ -515,6 +550,11 @@ impl World {
     /// The pods bound to a node with this name or assumed there, whether or not the node is known.
     pub fn pods_bound_to(&self, node_name: &str) -> &[PodId] {
         self.interner.get(node_name).map_or(&[], |name| self.pods.on_node(name))
+    }
+
+    /// Claims, volumes and what belongs to them.
+    pub fn volumes(&self) -> &Volumes {
+        &self.volumes
     }
 
     pub fn namespace(&self, name: &str) -> Option<&Namespace> {

@@ -10,7 +10,7 @@ use crate::affinity::Around;
 use crate::event::{NodeAffinityFacts, PodFacts, Source};
 use crate::storage::arena::{NodeId, PodId};
 use crate::world::World;
-use crate::world::pods::Forgotten;
+use crate::world::pods::{Forgotten, Pod};
 use crate::world::touched::{Requirements, Touched};
 
 impl World {
@@ -39,8 +39,16 @@ impl World {
             let id = world.pods.apply(facts, world.sources.generation(Source::Pods), &mut world.interner);
             world.set_policy(id, facts);
             world.pod_changed(id, before.as_ref());
+            world.end_assumptions(id);
             Some(id)
         });
+    }
+
+    /// What was assumed about volumes ends with the assumed pod.
+    fn end_assumptions(&mut self, id: PodId) {
+        if !self.pods.get(id).is_some_and(Pod::is_assumed) {
+            self.volumes.forget(id);
+        }
     }
 
     fn set_policy(&mut self, id: PodId, facts: &PodFacts) {
@@ -74,6 +82,7 @@ impl World {
                 self.revisions.note_pod(node);
                 self.affinity.place(id, None);
                 self.pod_changed(id, before.as_ref());
+                self.end_assumptions(id);
             }
             Forgotten::ToRemove(id) => self.remove_pod(id, touched),
         }
@@ -87,6 +96,7 @@ impl World {
         self.affinity.remove_pod(id, &mut self.interner);
         self.pods.remove(id, &mut self.interner);
         self.pod_changed(id, before.as_ref());
+        self.end_assumptions(id);
     }
 
     /// Records whether a change of a pod changes requirements, and on which nodes.

@@ -19,6 +19,7 @@ use crate::storage::finder::Finder;
 use crate::storage::intern::{Interner, Symbol};
 use crate::storage::shared::Shared;
 use crate::storage::uid::Uid;
+use crate::volumes::PodVolumes;
 use crate::world::sync::Generation;
 
 /// A stored pod. Names that pods share are symbols of the world's interner.
@@ -35,6 +36,9 @@ pub struct Pod {
     pub preferred_terms: u32,
     /// What a scheduler reads from it, shared by equal pods; `None` if no scheduler runs.
     pub scheduling: Option<Arc<PodSchedulingFacts>>,
+    /// The volumes that matter for its placement, shared by pods with equal lists; `None` if there are none. Apart from
+    /// `scheduling`, because the pods of a StatefulSet differ in them.
+    pub volumes: Option<Arc<PodVolumes>>,
     binding: Option<Binding>,
     generation: Generation,
     /// `status.startTime`, in seconds since 1970; [`NOT_STARTED`] if it has none. An `Option` would take twice the memory.
@@ -106,6 +110,7 @@ pub(crate) struct Pods {
     owners: Shared<OwnerFacts>,
     node_affinities: Shared<NodeAffinityFacts>,
     schedulings: Shared<PodSchedulingFacts>,
+    volumes: Shared<PodVolumes>,
     /// The nominated nodes, for the few pods that have one.
     nominated: FxHashMap<PodId, Box<str>>,
     /// The number of assumed pods.
@@ -182,6 +187,7 @@ impl Pods {
         let owner = facts.owner.as_ref().map(|owner| self.owners.acquire(owner));
         let node_affinity = self.acquire_node_affinity(facts);
         let scheduling = facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling));
+        let volumes = self.acquire_volumes(facts);
         if let Some(pod) = self.arena.get_mut(id) {
             (pod.uid, pod.generation, pod.is_only_assumed) = (uid, generation, false);
             (pod.finished, pod.terminating) = (facts.finished, facts.terminating);
@@ -190,7 +196,8 @@ impl Pods {
             let owner = std::mem::replace(&mut pod.owner, owner);
             let node_affinity = std::mem::replace(&mut pod.node_affinity, node_affinity);
             let scheduling = std::mem::replace(&mut pod.scheduling, scheduling);
-            self.release(owner, node_affinity, scheduling);
+            let volumes = std::mem::replace(&mut pod.volumes, volumes);
+            self.release(owner, node_affinity, scheduling, volumes);
         }
         self.note(id);
         id
@@ -267,6 +274,7 @@ impl Pods {
             node_affinity: self.acquire_node_affinity(facts),
             preferred_terms: preferred_terms(facts),
             scheduling: facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling)),
+            volumes: self.acquire_volumes(facts),
             binding: None,
             generation,
             started_s: facts.started_s.unwrap_or(NOT_STARTED),
@@ -287,11 +295,19 @@ impl Pods {
         node_affinity.map(|node_affinity| self.node_affinities.acquire(node_affinity))
     }
 
+    fn acquire_volumes(&mut self, facts: &PodFacts) -> Option<Arc<PodVolumes>> {
+        if facts.volumes.is_empty() {
+            return None;
+        }
+        Some(self.volumes.acquire(&PodVolumes(facts.volumes.as_slice().into())))
+    }
+
     fn release(
         &mut self,
         owner: Option<Arc<OwnerFacts>>,
         node_affinity: Option<Arc<NodeAffinityFacts>>,
         scheduling: Option<Arc<PodSchedulingFacts>>,
+        volumes: Option<Arc<PodVolumes>>,
     ) {
         if let Some(owner) = owner {
             self.owners.release(&owner);
@@ -302,6 +318,9 @@ impl Pods {
         if let Some(scheduling) = scheduling {
             self.schedulings.release(&scheduling);
         }
+        if let Some(volumes) = volumes {
+            self.volumes.release(&volumes);
+        }
     }
 
     pub(crate) fn remove(&mut self, id: PodId, interner: &mut Interner) {
@@ -310,7 +329,7 @@ impl Pods {
         self.note(id);
         self.nominated.remove(&id);
         self.by_name.remove(id, &(pod.namespace, &*pod.name));
-        self.release(pod.owner, pod.node_affinity, pod.scheduling);
+        self.release(pod.owner, pod.node_affinity, pod.scheduling, pod.volumes);
         interner.release(pod.namespace);
     }
 
@@ -323,8 +342,8 @@ impl Pods {
 
     /// The number of stored owners and node affinities, for tests.
     #[cfg(test)]
-    pub(crate) fn kept(&self) -> [usize; 2] {
-        [self.owners.len(), self.node_affinities.len()]
+    pub(crate) fn kept(&self) -> [usize; 3] {
+        [self.owners.len(), self.node_affinities.len(), self.volumes.len()]
     }
 
     pub(crate) fn assumed_count(&self) -> usize {

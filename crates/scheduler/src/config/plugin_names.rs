@@ -14,17 +14,10 @@ pub(super) enum Known {
     Absent(&'static str),
 }
 
-const VOLUMES_WAIT: &str = "Bridger does not have this plugin; pods with volumes that need it stay pending";
-
 /// Default plugins of kube-scheduler that Bridger lacks. A file may name them, because kube-scheduler's own default
 /// configuration does. The `Unsupported` plugin holds back the pods that need them.
-const ABSENT: &[(&str, &str)] = &[
-    ("DynamicResources", "Bridger does not have this plugin; pods with resource claims stay pending"),
-    ("NodeVolumeLimits", VOLUMES_WAIT),
-    ("VolumeBinding", VOLUMES_WAIT),
-    ("VolumeRestrictions", VOLUMES_WAIT),
-    ("VolumeZone", VOLUMES_WAIT),
-];
+const ABSENT: &[(&str, &str)] =
+    &[("DynamicResources", "Bridger does not have this plugin; pods with resource claims stay pending")];
 
 /// Plugins of kube-scheduler that are off by default. A file may disable them.
 const UNSUPPORTED: [&str; 3] = ["GangScheduling", "PodGroupPodsCount", "TopologyPlacementGenerator"];

@@ -82,9 +82,9 @@ impl Scores {
         slots: &mut [Slot],
     ) -> Result<(), String> {
         let redo_all = !std::mem::take(&mut self.known);
-        stale.meter.point(ExtensionPoint::PreScore, || {
-            self.pre_score(stale, feasible, feasible_changed, redo_all, slots)
-        })?;
+        stale
+            .meter
+            .point(ExtensionPoint::PreScore, || self.pre_score(stale, feasible, feasible_changed, redo_all, slots))?;
         stale.meter.point(ExtensionPoint::Score, || self.score(stale, feasible, feasible_changed, redo_all, slots))?;
         self.known = true;
         Ok(())

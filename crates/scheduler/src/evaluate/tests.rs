@@ -13,7 +13,8 @@ use crate::plugins;
 use crate::queue::Nominations;
 use crate::scheduler::observe;
 use crate::testing;
-use crate::testing::history::{CLASSES, pod, step};
+use crate::testing::history::{CLASSES, any_step, pod};
+use crate::testing::volumes::{DRIVER, WAITS, applied, claim, claims, waits};
 
 /// No node is kept free for other pods.
 fn none(_: &Trial<'_>) -> Vec<(NodeId, ())> {
@@ -36,7 +37,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(crate::testing::cases(5_000, 300)))]
 
     #[test]
-    fn cached_answers_equal_new_ones(steps in proptest::collection::vec(step(), 1..60), relaxed in any::<bool>()) {
+    fn cached_answers_equal_new_ones(steps in proptest::collection::vec(any_step(), 1..60), relaxed in any::<bool>()) {
         let configuration = Configuration::with_name("bridger", &plugins::standard()).expect("the default profile works");
         let profile = &configuration.profiles()[0];
         let mode = if relaxed { LiftMode::Relaxed } else { LiftMode::Strict };
@@ -78,7 +79,7 @@ proptest! {
 
     #[test]
     fn a_dry_run_equals_a_run_of_all_filters(
-        steps in proptest::collection::vec(step(), 1..60),
+        steps in proptest::collection::vec(any_step(), 1..60),
         first in any::<u16>(),
         second in any::<u16>(),
     ) {
@@ -130,4 +131,27 @@ fn pods_of_one_class_share_a_cache_entry_and_others_do_not() {
         classes.hits()
     };
     assert_eq!(["a", "b", "c", "a"].map(&mut hits), [0, 1, 1, 2]);
+}
+
+#[test]
+fn pods_that_differ_only_in_their_claims_share_a_cache_entry_and_get_their_own_verdicts() {
+    let configuration = Configuration::with_name("bridger", &plugins::standard()).expect("the default profile works");
+    let profile = &configuration.profiles()[0];
+    let mut world = testing::world(&["node-0"]);
+    world.apply(applied(waits(DRIVER)));
+    world.apply(applied(claim("there", WAITS)));
+    for (name, claim) in [("a", Some("there")), ("b", Some("missing")), ("c", None), ("d", Some("there"))] {
+        let volumes = claims(claim.as_slice());
+        world.apply(Event::PodApplied(model::event::PodFacts { volumes, ..pod(name, 0) }));
+    }
+    let (mut journal, mut classes, mut scratch) = (Journal::default(), Classes::default(), Scratch::default());
+    journal.everything_changed(&world);
+    let mut feasible = |name: &str| {
+        let cycle = Cycle::of(&world, testing::id(&world, name)).expect("it is known");
+        let answers = classes.answers(0, profile, &cycle);
+        answers.refresh(profile, &cycle, &journal, &mut scratch, Meter::off(), none).expect("no plugin fails");
+        let feasible = answers.filters.feasible().len();
+        (feasible, classes.hits())
+    };
+    assert_eq!(["a", "b", "c", "d"].map(&mut feasible), [(1, 0), (0, 1), (1, 2), (1, 3)]);
 }

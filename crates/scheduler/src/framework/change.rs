@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use bitflags::bitflags;
+use model::storage::intern::Symbol;
+use model::volumes::{PodVolumes, VolumeKind, VolumeObject};
 use model::{NodeId, PodId, TermId};
 
 bitflags! {
@@ -38,6 +40,20 @@ bitflags! {
         const NAMESPACE_LABELS = 1 << 13;
         /// A service, replica set, stateful set or replication controller.
         const WORKLOAD = 1 << 14;
+        /// A claim was added or changed.
+        const CLAIM = 1 << 15;
+        /// A persistent volume was added or changed.
+        const VOLUME = 1 << 16;
+        /// A storage class was added or changed.
+        const STORAGE_CLASS = 1 << 17;
+        /// The CSI drivers of a node became known or changed.
+        const CSI_NODE = 1 << 18;
+        /// A CSI driver was added or changed.
+        const CSI_DRIVER = 1 << 19;
+        /// A storage capacity was added or changed.
+        const STORAGE_CAPACITY = 1 << 20;
+        /// A volume was detached from a node.
+        const VOLUME_DETACHED = 1 << 21;
     }
 }
 
@@ -53,6 +69,23 @@ impl ChangeKinds {
         .union(Self::NODE_DECLARED_FEATURES)
         .union(Self::NODE_PLACEMENT);
 
+    /// What a change of an object about volumes means; nothing if it cannot help any pod.
+    pub(crate) fn of_volume_object(before: Option<&VolumeObject>, after: Option<&VolumeObject>) -> Self {
+        match (before, after) {
+            (Some(VolumeObject::Attachment(_)), None) => Self::VOLUME_DETACHED,
+            (before, Some(after)) if before != Some(after) => match after.kind() {
+                VolumeKind::Claim => Self::CLAIM,
+                VolumeKind::Volume => Self::VOLUME,
+                VolumeKind::StorageClass => Self::STORAGE_CLASS,
+                VolumeKind::CsiNode => Self::CSI_NODE,
+                VolumeKind::CsiDriver => Self::CSI_DRIVER,
+                VolumeKind::StorageCapacity => Self::STORAGE_CAPACITY,
+                VolumeKind::Attachment => Self::NONE,
+            },
+            _ => Self::NONE,
+        }
+    }
+
     /// The bit number of the lowest kind.
     pub(crate) fn first_bit(self) -> Option<usize> {
         (!self.is_empty()).then_some(self.bits().trailing_zeros() as usize)
@@ -67,6 +100,17 @@ pub struct Change {
     pub node: Option<NodeId>,
     /// The other pod that changed. `None` if the waiting pod itself changed.
     pub pod: Option<Arc<ChangedPod>>,
+    /// The object about volumes that changed.
+    pub volume: Option<Arc<ChangedVolume>>,
+}
+
+/// An object about volumes, before and after a change.
+#[derive(Clone, Debug, Default)]
+pub struct ChangedVolume {
+    /// `None` if it was added.
+    pub before: Option<VolumeObject>,
+    /// `None` if it was deleted.
+    pub after: Option<VolumeObject>,
 }
 
 /// A pod that was placed, changed or left: the parts that can help other pods.
@@ -78,6 +122,9 @@ pub struct ChangedPod {
     pub matched_by: Vec<TermId>,
     /// The pod has, or had before the change, required anti-affinity, which rejected other pods.
     pub has_anti_affinity: bool,
+    /// Valid only while this change is observed.
+    pub namespace: Option<Symbol>,
+    pub volumes: Option<Arc<PodVolumes>>,
 }
 
 impl ChangedPod {
@@ -88,6 +135,8 @@ impl ChangedPod {
             id: after.id,
             matched_by: after.matched_by.iter().chain(was).copied().collect(),
             has_anti_affinity: self.has_anti_affinity || after.has_anti_affinity,
+            namespace: after.namespace,
+            volumes: after.volumes.clone(),
         }
     }
 }

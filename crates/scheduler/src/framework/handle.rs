@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use model::storage::uid::Uid;
+use model::volumes::VolumeObject;
 use model::{NodeId, PodId, View, World};
 
 use crate::framework::erased::Slot;
@@ -63,6 +64,7 @@ pub(crate) enum Wish {
     Reject { plugin: &'static str, reason: String },
     Activate,
     Nominate(Option<NodeId>),
+    AssumeVolumes(Vec<VolumeObject>),
 }
 
 /// Passed to a plugin at Reserve, Permit, PostFilter, PostBind, and with its own messages.
@@ -108,6 +110,12 @@ impl Handle<'_> {
     /// pod as if it ran there.
     pub fn nominate(&mut self, pod: PodId, node: Option<NodeId>) {
         self.ask(pod, Wish::Nominate(node));
+    }
+
+    /// Claims and volumes are about to be changed like this for a pod that has a node: from the next attempt on they count
+    /// as changed, until the watch shows another version of them or the pod loses its node.
+    pub fn assume_volumes(&mut self, pod: PodId, objects: Vec<VolumeObject>) {
+        self.ask(pod, Wish::AssumeVolumes(objects));
     }
 
     /// The first plugin of the pod's profile that rejects the node in this view of the pods on it; `None` if the pod

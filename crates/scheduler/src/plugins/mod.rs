@@ -13,12 +13,17 @@ mod node_resources_balanced_allocation;
 mod node_resources_fit;
 mod node_selection;
 mod node_unschedulable;
+mod node_volume_limits;
 mod physical_host;
 mod pod_topology_spread;
 mod priority_sort;
 mod scheduling_gates;
 mod taint_toleration;
 mod unsupported;
+mod volume_binding;
+mod volume_restrictions;
+mod volume_zone;
+mod volumes;
 
 pub use default_binder::{ApiBinding, DefaultBinder};
 pub use default_preemption::DefaultPreemption;
@@ -31,12 +36,17 @@ pub use node_ports::NodePorts;
 pub use node_resources_balanced_allocation::NodeResourcesBalancedAllocation;
 pub use node_resources_fit::NodeResourcesFit;
 pub use node_unschedulable::NodeUnschedulable;
+pub use node_volume_limits::NodeVolumeLimits;
 pub use physical_host::PhysicalHost;
 pub use pod_topology_spread::PodTopologySpread;
 pub use priority_sort::PrioritySort;
 pub use scheduling_gates::SchedulingGates;
 pub use taint_toleration::TaintToleration;
 pub use unsupported::Unsupported;
+pub use volume_binding::VolumeBinding;
+pub use volume_binding::work::{ProvisionWork, VolumeBindingWork, VolumeWork, WaitingFor, WrittenVersions};
+pub use volume_restrictions::VolumeRestrictions;
+pub use volume_zone::VolumeZone;
 
 use crate::framework::registry::Registry;
 
@@ -54,10 +64,14 @@ pub fn standard() -> Registry {
         .with::<NodeResourcesBalancedAllocation>()
         .with::<NodeResourcesFit>()
         .with::<NodeUnschedulable>()
+        .with::<NodeVolumeLimits>()
         .with::<PhysicalHost>()
         .with::<PodTopologySpread>()
         .with::<PrioritySort>()
         .with::<SchedulingGates>()
         .with::<TaintToleration>()
         .with::<Unsupported>()
+        .with::<VolumeBinding>()
+        .with::<VolumeRestrictions>()
+        .with::<VolumeZone>()
 }

@@ -5,7 +5,7 @@
 //! model.
 
 use model::affinity::node::{Label, LabelRequirement, NameRequirement, NodeTerm, RequiredNodeAffinity, Values};
-use model::event::{Labels, NodeAffinityFacts, NodeTermFacts};
+use model::event::{Labels, NodeAffinityFacts, NodeTermFacts, SelectorFacts};
 use model::scheduling::{LabelColumn, ValueId};
 use model::{NodeId, NodeSet, World};
 
@@ -86,6 +86,30 @@ impl<'a> TermTest<'a> {
         let labels = term.labels.iter().map(|requirement| Test::of_label(requirement, world));
         let names = term.names.iter().map(|requirement| Test::of_name(requirement, world));
         Self(labels.chain(names).collect())
+    }
+
+    /// The term of a volume, which is compared with the labels of nodes only.
+    pub(super) fn of_volume(term: &NodeTermFacts, world: &'a World) -> Self {
+        NodeTerm::of_volume(term).map_or_else(|| Self(vec![Test::Never]), |term| Self::of_read(&term, world))
+    }
+
+    /// A label selector.
+    pub(super) fn of_labels(selector: &SelectorFacts, world: &'a World) -> Self {
+        let Self(mut tests) = Self::of_selector(&selector.labels, world);
+        if !selector.expressions.is_empty() {
+            let term = NodeTermFacts { expressions: selector.expressions.clone(), fields: Vec::new() };
+            tests.extend(Self::of(&term, world).0);
+        }
+        Self(tests)
+    }
+
+    /// A column, and its values that the term accepts at most; of several the one with the most values.
+    pub(super) fn narrowest(&self) -> Option<(&'a LabelColumn, &[ValueId])> {
+        let among = self.0.iter().filter_map(|test| match test {
+            Test::Label { column, accepts: Accepts::Among(values) } => Some((*column, values.as_slice())),
+            _ => None,
+        });
+        among.max_by_key(|(column, _)| column.value_count())
     }
 
     fn of_selector(selector: &Labels, world: &'a World) -> Self {

@@ -1,5 +1,5 @@
-//! Unsupported: a pod that requires something this scheduler does not support (a volume claim, a resource claim, a
-//! scheduling group) is never placed. It waits, with a reason that names what it requires.
+//! Unsupported: a pod that requires something this scheduler does not support (a resource claim, a scheduling group)
+//! is never placed. It waits, with a reason that names what it requires.
 
 use crate::framework::change::ChangeKinds;
 use crate::framework::cycle::Cycle;

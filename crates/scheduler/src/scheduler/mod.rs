@@ -337,3 +337,5 @@ mod room_tests;
 mod script_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod volume_tests;

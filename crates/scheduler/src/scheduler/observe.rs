@@ -9,7 +9,7 @@ use std::sync::Arc;
 use model::event::{Event, Source};
 use model::{NodeId, NodeState, PodId, PodState, Subject, World, WorldChange};
 
-use crate::framework::change::{Change, ChangeKinds, ChangedPod};
+use crate::framework::change::{Change, ChangeKinds, ChangedPod, ChangedVolume};
 
 /// What changed.
 #[derive(Clone, Debug, Default)]
@@ -39,12 +39,13 @@ impl Changes {
             | Subject::Lost(_)
             | Subject::VcenterIdentified(_)
             | Subject::DisruptionBudget
+            | Subject::VolumesAssumed
             | Subject::Inventory => {}
             Subject::Pod { before, after } => compare_pods(before.as_deref(), after.as_deref(), &mut changes),
             Subject::Node { before, after } => compare_nodes(before.as_deref(), after.as_deref(), &mut changes),
             Subject::RelistEnded { source, was_in_sync, removed_objects } => {
                 // A relist does not report removed objects one by one, only that there were some.
-                let may_remove_unseen = matches!(source, Source::Workload(_) | Source::Vcenter(_));
+                let may_remove_unseen = matches!(source, Source::Workload(_) | Source::Volume(_) | Source::Vcenter(_));
                 changes.everything = *removed_objects || (!was_in_sync && may_remove_unseen);
             }
             Subject::Namespace { labels_changed } => {
@@ -53,6 +54,13 @@ impl Changes {
                 }
             }
             Subject::Workload => changes.push(ChangeKinds::WORKLOAD, None, None),
+            Subject::Volume { before, after } => {
+                let kinds = ChangeKinds::of_volume_object(before.as_ref(), after.as_ref());
+                if !kinds.is_empty() {
+                    let volume = Arc::new(ChangedVolume { before: before.clone(), after: after.clone() });
+                    changes.changes.push(Change { kinds, volume: Some(volume), ..Change::default() });
+                }
+            }
         }
         let compared: Vec<Option<NodeId>> = changes.changes.iter().map(|change| change.node).collect();
         for node in change.touched.nodes().filter(|node| !compared.contains(&Some(*node))) {
@@ -75,7 +83,7 @@ impl Changes {
     }
 
     fn push(&mut self, kinds: ChangeKinds, node: Option<NodeId>, pod: Option<ChangedPod>) {
-        self.changes.push(Change { kinds, node, pod: pod.map(Arc::new) });
+        self.changes.push(Change { kinds, node, pod: pod.map(Arc::new), volume: None });
     }
 }
 
@@ -85,7 +93,13 @@ pub fn apply(world: &mut World, event: Event) -> Changes {
 }
 
 fn changed(pod: &PodState) -> ChangedPod {
-    ChangedPod { id: Some(pod.id), matched_by: pod.matched_by.clone(), has_anti_affinity: pod.has_anti_affinity }
+    ChangedPod {
+        id: Some(pod.id),
+        matched_by: pod.matched_by.clone(),
+        has_anti_affinity: pod.has_anti_affinity,
+        namespace: Some(pod.namespace),
+        volumes: pod.volumes.clone(),
+    }
 }
 
 /// A pod that left a node, as it was before. Its id is valid only if the pod is still the same in what plugins read.

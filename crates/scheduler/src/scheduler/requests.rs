@@ -6,18 +6,20 @@
 
 use std::time::Duration;
 
+use model::event::Event;
 use model::{NodeId, PodId, View, World};
 
 use super::Scheduler;
 use super::advice::PluginAdvice;
 use super::binding::Bindings;
+use super::observe;
 use crate::evaluate::{ahead_of, hypothetical};
 use crate::framework::cycle::Cycle;
 use crate::framework::handle::{Handle, NodeRefusal, Request, States, Surroundings, WaitingPod, Wish};
 use crate::framework::profile::Profile;
 use crate::framework::work::Work;
 use crate::queue::Nominations;
-use crate::scheduler::effect::{Effect, NominationWrite};
+use crate::scheduler::effect::{Effect, NominationWrite, PodRef};
 
 /// The parts of the scheduler that a plugin can see.
 pub(super) struct Around<'a> {
@@ -88,6 +90,12 @@ impl Scheduler {
             Wish::Activate => {
                 let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
                 self.queue.force(now, pod, &mut advice);
+            }
+            Wish::AssumeVolumes(objects) => {
+                // If the pod was forgotten in the meantime, this has no effect.
+                let Some(PodRef { namespace, name, uid, .. }) = Self::pod_ref(world, pod) else { return };
+                let changes = observe::apply(world, Event::VolumesAssumed { namespace, name, uid, objects });
+                self.noted(now, world, &changes);
             }
             Wish::Nominate(node) => {
                 // A pod that has a node needs no room elsewhere.

@@ -474,10 +474,10 @@ fn gates_and_unsupported_requirements_keep_a_pod_waiting() {
     stage.event(Event::PodApplied(pod("web")));
     assert_eq!(bind_to(&stage.schedule()), Some("n1"));
 
-    let needs = model::scheduling::UnsupportedFeature::PersistentVolumeClaim("data".to_owned());
+    let needs = model::scheduling::UnsupportedFeature::ResourceClaim("gpu".to_owned());
     let effects = stage.place(pod_with("db", |facts| facts.unsupported = vec![needs]));
     let (_, message) = condition(&effects).expect("it is rejected");
-    assert!(message.contains("persistent volume claim \"data\""), "{message}");
+    assert!(message.contains("resource claim \"gpu\""), "{message}");
     // A new node does not help it.
     stage.event(Event::NodeApplied(node("n2")));
     stage.now += Duration::from_secs(60);

@@ -11,11 +11,18 @@ use model::event::{
 use model::scheduling::{
     HostPort, NodeSchedulingFacts, PodSchedulingFacts, ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration,
 };
+use model::volumes::{
+    AccessMode, ClaimFacts, ClaimRefFacts, Disk, PodVolume, StorageClassFacts, VolumeFacts, VolumeKind,
+};
 use proptest::prelude::*;
 
+use super::volumes::{self, DRIVER, WAITS, applied, attachment, claims, csi_node, one_of, waits};
 use super::{NAMESPACE, host_applied, runs_on};
 
-pub(crate) const CLASSES: usize = 11;
+pub(crate) const CLASSES: usize = 15;
+
+/// How many claims and volumes there are.
+const CLAIMS: usize = 3;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -52,6 +59,38 @@ pub(crate) enum Step {
         host: u8,
         maintenance: bool,
     },
+    /// A claim of the class that waits; bound to a volume, or for a node.
+    Claim {
+        claim: usize,
+        volume: Option<usize>,
+        selected: Option<usize>,
+        exclusive: bool,
+    },
+    /// A volume in a zone, or on a node.
+    Volume {
+        volume: usize,
+        zone: Option<u8>,
+        node: Option<usize>,
+        claimed: bool,
+    },
+    /// The class of the claims.
+    StorageClass {
+        provisions: bool,
+        zone: Option<u8>,
+    },
+    CsiNode {
+        node: usize,
+        volumes_max: Option<i32>,
+    },
+    Attachment {
+        volume: usize,
+        node: usize,
+    },
+    /// An object about volumes is deleted.
+    RemoveVolumeObject {
+        kind: VolumeKind,
+        number: usize,
+    },
     /// No event: the test checks the state.
     Check,
 }
@@ -70,6 +109,27 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => (0..6usize, 0..3u8).prop_map(|(node, host)| Step::Move { node, host }),
         1 => (0..3u8, any::<bool>()).prop_map(|(host, maintenance)| Step::Host { host, maintenance }),
         5 => Just(Step::Check),
+    ]
+}
+
+/// Any step, also changes about volumes. Claims and volumes change here in ways in which they never do in a cluster, so
+/// that queueing hints, which are upstream's, may miss some of them.
+pub(crate) fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![2 => step(), 1 => volume_step()]
+}
+
+fn volume_step() -> impl Strategy<Value = Step> {
+    let (some_node, some_zone) = (|| proptest::option::weighted(0.3, 0..6usize), || proptest::option::of(1..3u8));
+    let claim = (0..CLAIMS, proptest::option::of(0..CLAIMS), some_node(), any::<bool>());
+    let volume = (0..CLAIMS, some_zone(), some_node(), any::<bool>());
+    let removed = (proptest::sample::select(VolumeKind::ALL.to_vec()), 0..6usize);
+    prop_oneof![
+        3 => claim.prop_map(|(claim, volume, selected, exclusive)| Step::Claim { claim, volume, selected, exclusive }),
+        3 => volume.prop_map(|(volume, zone, node, claimed)| Step::Volume { volume, zone, node, claimed }),
+        1 => (any::<bool>(), some_zone()).prop_map(|(provisions, zone)| Step::StorageClass { provisions, zone }),
+        1 => (0..6usize, proptest::option::of(0..3i32)).prop_map(|(node, volumes_max)| Step::CsiNode { node, volumes_max }),
+        1 => (0..CLAIMS, 0..6usize).prop_map(|(volume, node)| Step::Attachment { volume, node }),
+        1 => removed.prop_map(|(kind, number)| Step::RemoveVolumeObject { kind, number }),
     ]
 }
 
@@ -107,6 +167,46 @@ impl Step {
             Step::Host { host, maintenance } => {
                 host_applied(HostFacts { maintenance, ..super::host(&host_name(host)) })
             }
+            Step::Claim { claim, volume, selected, exclusive } => applied(ClaimFacts {
+                volume: volume.map(volume_name),
+                bind_completed: volume.is_some(),
+                selected_node: selected.map(node_name),
+                access_modes: exclusive.then_some(AccessMode::ReadWriteOncePod).into_iter().collect(),
+                ..volumes::claim(&claim_name(claim), WAITS)
+            }),
+            Step::Volume { volume, zone, node, claimed } => {
+                let on = node.map(|node| vec![one_of("kubernetes.io/hostname", &[&node_name(node)])]);
+                let labels = zone.map(|zone| (ZONE.to_owned(), format!("zone-{zone}")));
+                let claim = claimed.then(|| ClaimRefFacts {
+                    namespace: NAMESPACE.to_owned(),
+                    name: claim_name(volume),
+                    uid: String::new(),
+                });
+                let facts = volumes::volume(&volume_name(volume), WAITS);
+                applied(VolumeFacts { node_terms: on, labels: labels.into_iter().collect(), claim, ..facts })
+            }
+            Step::StorageClass { provisions, zone } => {
+                let provisioner = if provisions { DRIVER } else { "kubernetes.io/no-provisioner" };
+                let zone = zone.map(|zone| one_of("zone", &[&format!("zone-{zone}")]));
+                applied(StorageClassFacts { allowed_topologies: zone.into_iter().collect(), ..waits(provisioner) })
+            }
+            Step::CsiNode { node, volumes_max } => applied(csi_node(&node_name(node), volumes_max)),
+            Step::Attachment { volume, node } => {
+                let name = format!("attachment-{volume}");
+                applied(attachment(&name, &node_name(node), &volume_name(volume)))
+            }
+            Step::RemoveVolumeObject { kind, number } => {
+                let (namespace, name) = match kind {
+                    VolumeKind::Claim => (NAMESPACE, claim_name(number)),
+                    VolumeKind::Volume => ("", volume_name(number)),
+                    VolumeKind::StorageClass => ("", WAITS.to_owned()),
+                    VolumeKind::CsiNode => ("", node_name(number)),
+                    VolumeKind::CsiDriver => ("", DRIVER.to_owned()),
+                    VolumeKind::StorageCapacity => ("", format!("capacity-{number}")),
+                    VolumeKind::Attachment => ("", format!("attachment-{number}")),
+                };
+                Event::VolumeDeleted { kind, namespace: namespace.to_owned(), name }
+            }
             Step::Check => return None,
         })
     }
@@ -121,6 +221,16 @@ fn host_name(number: u8) -> String {
     format!("esx-{number}")
 }
 
+const ZONE: &str = "topology.kubernetes.io/zone";
+
+fn claim_name(number: usize) -> String {
+    format!("claim-{number}")
+}
+
+fn volume_name(number: usize) -> String {
+    format!("volume-{number}")
+}
+
 fn pod_name(number: usize) -> String {
     format!("pod-{number}")
 }
@@ -130,6 +240,7 @@ fn node(number: usize, zone: u8, cpu: i64, tainted: bool, cordoned: bool) -> Nod
     let mut facts = NodeFacts { dns_names: vec![format!("{name}.example")], ..super::node(&name) };
     if zone > 0 {
         facts.labels.insert("zone".to_owned(), format!("zone-{zone}"));
+        facts.labels.insert(ZONE.to_owned(), format!("zone-{zone}"));
         facts.labels.insert("alpha.cna.vmware.com/host".to_owned(), format!("host-{zone}-{}", number % 2));
     }
     let taint = Taint { key: "dedicated".to_owned(), value: String::new(), effect: TaintEffect::NoSchedule };
@@ -198,6 +309,11 @@ pub(crate) fn pod(name: &str, class: usize) -> PodFacts {
         }
         // The first pod of this class may run on any node.
         10 => facts.affinity = vec![term("zone", 10)],
+        11 => facts.volumes = claims(&["claim-0"]),
+        12 => facts.volumes = claims(&["claim-1", "claim-2"]),
+        13 => facts.volumes = vec![PodVolume::Disk(Disk::AwsEbs { volume: "disk".to_owned() })],
+        // No claim is ever created for it.
+        14 => facts.volumes = vec![PodVolume::Ephemeral("e".to_owned())],
         _ => {}
     }
     facts.scheduling = Some(Arc::new(scheduling));

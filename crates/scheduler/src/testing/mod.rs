@@ -1,8 +1,9 @@
 //! Small worlds for tests.
 //!
-//! - [`history`]: random event histories for them.
+//! - [`history`]: random event histories for them. [`volumes`]: claims and volumes.
 
 pub(crate) mod history;
+pub(crate) mod volumes;
 
 use crate::scheduler::effect::{Effect, NominationWrite};
 use std::sync::Arc;

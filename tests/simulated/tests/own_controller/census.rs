@@ -305,6 +305,8 @@ impl Controller for Census {
             Subject::Namespace { .. } => "namespace",
             Subject::Workload => "workload",
             Subject::DisruptionBudget => "disruption budget",
+            Subject::Volume { .. } => "volume",
+            Subject::VolumesAssumed => "assumed volumes",
             Subject::Inventory => "inventory",
         };
         self.trace.record(Entry::Changed(kind));

@@ -8,11 +8,13 @@ use model::event::{
     RequirementFacts, SelectorFacts, TermFacts, WeightedTermFacts,
 };
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
+use model::volumes::PodVolume;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::layout::{List, Maybe, MaybeShared, layouts};
 use super::scheduling::{NodeScheduling, PodScheduling};
+use super::volumes::UsedVolume;
 
 layouts! {
     Namespace of NamespaceFacts,
@@ -68,6 +70,8 @@ pub(super) struct Pod {
     created_s: Option<i64>,
     started_s: Option<i64>,
     preempted: bool,
+    #[serde(with = "List::<UsedVolume>", skip_serializing_if = "Vec::is_empty")]
+    volumes: Vec<PodVolume>,
     #[serde(with = "MaybeShared::<PodScheduling>")]
     scheduling: Option<Arc<PodSchedulingFacts>>,
 }

@@ -8,7 +8,8 @@ use model::scheduling::{
     PreemptionPolicy, ResourceSums, SpreadFacts, Taint, TaintEffect, Toleration, UnsupportedFeature, WeightedNodeTerm,
     WorkloadFacts, WorkloadKind,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::kubernetes::{NodeTerm, Selector};
 use super::layout::{List, Maybe, layouts};
@@ -52,7 +53,7 @@ pub(super) struct PodScheduling {
     required_features: Vec<String>,
     #[serde(with = "Maybe::<Kind>")]
     controller: Option<WorkloadKind>,
-    #[serde(with = "List::<Unmet>")]
+    #[serde(serialize_with = "List::<Unmet>::serialize", deserialize_with = "unmet")]
     unsupported: Vec<UnsupportedFeature>,
 }
 
@@ -151,11 +152,25 @@ struct Spread {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "UnsupportedFeature", rename_all = "camelCase")]
 enum Unmet {
-    PersistentVolumeClaim(String),
-    EphemeralVolume(String),
-    InlineVolume(String),
     ResourceClaim(String),
     SchedulingGroup(String),
+}
+
+/// Older files list the volumes of pods here, because no plugin supported them. Without the claims they say nothing.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum MaybeUnmet {
+    Unmet(#[serde(with = "Unmet")] UnsupportedFeature),
+    Volume(IgnoredAny),
+}
+
+fn unmet<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<UnsupportedFeature>, D::Error> {
+    let all = Vec::<MaybeUnmet>::deserialize(deserializer)?;
+    let features = all.into_iter().filter_map(|one| match one {
+        MaybeUnmet::Unmet(feature) => Some(feature),
+        MaybeUnmet::Volume(_) => None,
+    });
+    Ok(features.collect())
 }
 
 #[derive(Serialize, Deserialize)]

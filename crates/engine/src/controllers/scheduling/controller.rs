@@ -435,6 +435,7 @@ impl Controller for Scheduling {
 
     /// Passes each change to the scheduler separately: whether it helps a pod depends on the state before.
     fn observe(&mut self, change: &WorldChange, world: &World, now: Instant) {
+        self.tools.volume_changes.observe(change);
         if !self.has_begun {
             return self.begin_if_in_sync(world, now);
         }

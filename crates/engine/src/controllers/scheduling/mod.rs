@@ -4,8 +4,8 @@
 //! decides; this module keeps the execution safe and everything bounded.
 //!
 //! - [`controller`]: when pods are scheduled, and what happens to effects. `execute`: executes effects. `evict`: evicts
-//!   pods to make room. [`work`]:
-//!   executors of plugins. [`messages`]: messages to plugins. A binding is that of `crate::binding`: the pod is read
+//!   pods to make room. [`work`]: executors of plugins. [`volumes`]: the executor of VolumeBinding. [`messages`]: messages
+//!   to plugins. `status_order`: the order of writes. A binding is that of `crate::binding`: the pod is read
 //!   again if it fails.
 //!
 //! Invariants: nothing is decided before all of Kubernetes is in sync and, for a bounded time, before every vCenter has
@@ -19,6 +19,7 @@ pub mod messages;
 mod status_order;
 #[cfg(test)]
 mod tests;
+pub mod volumes;
 pub mod work;
 
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use crate::runtime::Rate;
 pub use controller::Scheduling;
 pub use execute::SchedulingExecutor;
 pub use messages::{MessageRefused, Messages, Notifier};
+pub use volumes::{VolumeChanges, VolumeExecutor};
 pub use work::{Executes, Executors, WorkEnd, WorkError, WorkPoint};
 
 /// The ports of the scheduling controller.
@@ -47,6 +49,8 @@ pub struct SchedulingPorts {
 pub struct PluginTools {
     pub executors: Executors,
     pub messages: Messages,
+    /// Wakes the executors that wait for volumes.
+    pub volume_changes: VolumeChanges,
 }
 
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use model::World;
 use model::event::{Event, NodeFacts, PodFacts, Source, VcenterId};
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts};
+use model::{Parts, World};
 use scheduler::{AttemptResult, Configuration, Figures, plugins};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -209,7 +209,7 @@ fn node(name: &str, allowed_pods: u32) -> Event {
 }
 
 fn sources() -> Vec<Source> {
-    model::sources_for(model::Parts::SCHEDULING).map(|row| row.source).collect()
+    model::sources_for(Parts::SCHEDULING).map(|row| row.source).collect()
 }
 
 struct Stage {

@@ -13,13 +13,16 @@ use model::scheduling::{
     HostPort, NodeImage, NodeSchedulingFacts, PodSchedulingFacts, PreemptionPolicy, SpreadFacts, Taint, TaintEffect,
     Toleration, UnsupportedFeature, WeightedNodeTerm, WorkloadKind,
 };
+use model::volumes::PodVolume;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
-use self::requests::{Amounts, ContainerRequests, ContainerStatus, PodResources, Resources};
+pub(crate) use self::quantity::Quantity;
+pub(crate) use self::requests::{Amounts, Resources};
+use self::requests::{ContainerRequests, ContainerStatus, PodResources};
 use self::when::When;
 pub(crate) use self::when::{FieldsRead, NoScheduling, Scheduling};
 use super::affinity::{Affinity, Selector};
+use super::volumes::PodVolumeWire;
 use super::{NodeAddress, NodeCondition, NodeInfo, seconds_since_1970};
 
 mod defaults;
@@ -44,7 +47,7 @@ pub(crate) struct PodSpec<R: FieldsRead> {
     resources: When<R, Resources>,
     tolerations: When<R, Vec<WireToleration>>,
     topology_spread_constraints: When<R, Vec<SpreadConstraint>>,
-    volumes: When<R, Vec<Volume>>,
+    volumes: When<R, Vec<PodVolumeWire>>,
     resource_claims: When<R, Vec<Named>>,
     scheduling_group: When<R, SchedulingGroup>,
     host_network: When<R, bool>,
@@ -63,6 +66,14 @@ pub(crate) struct PodStatus<R: FieldsRead> {
     resources: When<R, Resources>,
     allocated_resources: When<R, Amounts>,
     conditions: When<R, Vec<Condition>>,
+}
+
+impl PodSpec<Scheduling> {
+    /// Its volumes, without the images among them, which are read as images.
+    pub(super) fn take_volumes(&mut self) -> Vec<PodVolume> {
+        let volumes = self.volumes.0.iter_mut().flatten();
+        volumes.flat_map(PodVolumeWire::take_facts).collect()
+    }
 }
 
 impl PodStatus<Scheduling> {
@@ -137,33 +148,6 @@ struct SpreadConstraint {
     node_affinity_policy: Option<String>,
     node_taints_policy: Option<String>,
     match_label_keys: Option<Vec<String>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Volume {
-    #[serde(default)]
-    name: String,
-    persistent_volume_claim: Option<ClaimName>,
-    ephemeral: Option<IgnoredAny>,
-    image: Option<ImageReference>,
-    // Upstream's VolumeRestrictions compares these with the volumes of the pods on a node.
-    gce_persistent_disk: Option<IgnoredAny>,
-    aws_elastic_block_store: Option<IgnoredAny>,
-    iscsi: Option<IgnoredAny>,
-    rbd: Option<IgnoredAny>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ClaimName {
-    #[serde(default)]
-    claim_name: String,
-}
-
-#[derive(Deserialize)]
-struct ImageReference {
-    reference: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -269,19 +253,6 @@ fn add_pair(selector: &mut SelectorFacts, key: &str, value: &str) {
     }
 }
 
-impl Volume {
-    fn unsupported(&self) -> Option<UnsupportedFeature> {
-        if let Some(claim) = &self.persistent_volume_claim {
-            return Some(UnsupportedFeature::PersistentVolumeClaim(claim.claim_name.clone()));
-        }
-        if self.ephemeral.is_some() {
-            return Some(UnsupportedFeature::EphemeralVolume(self.name.clone()));
-        }
-        let disks = [&self.gce_persistent_disk, &self.aws_elastic_block_store, &self.iscsi, &self.rbd];
-        disks.into_iter().any(Option::is_some).then(|| UnsupportedFeature::InlineVolume(self.name.clone()))
-    }
-}
-
 /// The labels that name a pod's group for the coscheduling plugin, the older one last. All pods of a group start
 /// together or not at all.
 const GROUP_LABELS: [&str; 2] = ["scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"];
@@ -326,8 +297,7 @@ pub(super) fn pod_facts(
     };
     let all_containers = || init_containers.iter().chain(&containers);
     let images = all_containers().map(|container| container.image.as_deref().unwrap_or_default());
-    let image_volumes = volumes.iter().filter_map(|volume| volume.image.as_ref());
-    let image_volumes = image_volumes.map(|image| image.reference.as_deref().unwrap_or_default());
+    let image_volumes = volumes.iter().filter_map(PodVolumeWire::image);
     let needs_own_users = spec.host_network.0 == Some(true) && spec.host_users.0 == Some(false);
     let features = [
         ("RestartAllContainersOnContainerExits", all_containers().any(Container::restarts_all)),
@@ -336,8 +306,7 @@ pub(super) fn pod_facts(
     let claims = spec.resource_claims.0.unwrap_or_default().into_iter().map(|claim| claim.name);
     let group = spec.scheduling_group.0.map(|group| group.pod_group_name.unwrap_or_default());
     let group = group.or_else(|| GROUP_LABELS.iter().find_map(|key| labels.get(*key).cloned()));
-    let unsupported =
-        volumes.iter().filter_map(Volume::unsupported).chain(claims.map(UnsupportedFeature::ResourceClaim));
+    let unsupported = claims.map(UnsupportedFeature::ResourceClaim);
     Arc::new(PodSchedulingFacts {
         scheduler_name: spec.scheduler_name.0.unwrap_or_else(|| "default-scheduler".to_owned()),
         priority: spec.priority.0.unwrap_or_default(),

@@ -293,6 +293,8 @@ fn a_whole_pod_is_read_for_a_scheduler() {
         &json!({ "nominatedNodeName": "n1" }),
     );
     assert_eq!((read.created_s, read.nominated_node.as_deref()), (Some(1_767_323_045), Some("n1")));
+    let volumes = [PodVolume::Claim("data".to_owned()), PodVolume::Ephemeral("e".to_owned())];
+    assert_eq!(read.volumes, volumes);
     let facts = read.scheduling.expect("facts for a scheduler");
     let port = |ip: &str, protocol: &str, port| HostPort { ip: ip.to_owned(), protocol: protocol.to_owned(), port };
     let web = SelectorFacts {
@@ -351,8 +353,6 @@ fn a_whole_pod_is_read_for_a_scheduler() {
         ],
         controller: Some(WorkloadKind::ReplicaSet),
         unsupported: vec![
-            UnsupportedFeature::PersistentVolumeClaim("data".to_owned()),
-            UnsupportedFeature::EphemeralVolume("e".to_owned()),
             UnsupportedFeature::ResourceClaim("gpu".to_owned()),
             UnsupportedFeature::SchedulingGroup("gang".to_owned()),
         ],
@@ -450,7 +450,7 @@ fn workloads_give_their_selectors() {
 }
 
 #[test]
-fn number_12_pods_of_a_group_and_pods_with_inline_volumes_are_held_back() {
+fn number_12_pods_of_a_group_are_held_back() {
     let group = |label: &str| {
         let pod = pod(json!({ "labels": { label: "gang" } }), &json!({}), &Value::Null);
         pod.scheduling.expect("facts for a scheduler").unsupported.clone()
@@ -459,18 +459,4 @@ fn number_12_pods_of_a_group_and_pods_with_inline_volumes_are_held_back() {
     assert_eq!(group("scheduling.x-k8s.io/pod-group"), gang);
     assert_eq!(group("pod-group.scheduling.sigs.k8s.io"), gang);
     assert!(group("app").is_empty());
-    for (kind, is_held) in [
-        ("gcePersistentDisk", true),
-        ("awsElasticBlockStore", true),
-        ("iscsi", true),
-        ("rbd", true),
-        ("emptyDir", false),
-        ("nfs", false),
-        ("configMap", false),
-    ] {
-        let volume = json!({ "name": "disk", kind: {} });
-        let expected: &[UnsupportedFeature] =
-            if is_held { &[UnsupportedFeature::InlineVolume("disk".to_owned())] } else { &[] };
-        assert_eq!(facts(&json!({ "volumes": [volume] })).unsupported, expected, "{kind}");
-    }
 }

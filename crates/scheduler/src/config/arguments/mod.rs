@@ -4,12 +4,13 @@
 //! kube-scheduler's rules where it has the plugin. A plugin of a custom registry checks its own when it is built.
 //!
 //! - `resources`: NodeResourcesFit, NodeResourcesBalancedAllocation. `spread`: PodTopologySpread. `affinity`:
-//!   InterPodAffinity, NodeAffinity. `preemption`: DefaultPreemption.
+//!   InterPodAffinity, NodeAffinity. `preemption`: DefaultPreemption. `volumes`: VolumeBinding.
 
 mod affinity;
 mod preemption;
 mod resources;
 mod spread;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,6 +107,7 @@ fn check(plugin: &str, args: &Node<'_>) -> Result<(), ConfigError> {
         "NodeResourcesBalancedAllocation" => resources::balanced_allocation(args),
         "NodeResourcesFit" => resources::fit(args),
         "PodTopologySpread" => spread::check(args),
+        "VolumeBinding" => volumes::binding(args),
         _ => Ok(()),
     }
 }

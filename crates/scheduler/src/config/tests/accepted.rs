@@ -29,7 +29,7 @@ fn a_typical_file_of_kube_scheduler_is_accepted() {
         "profiles": [{
             "schedulerName": "mine",
             "percentageOfNodesToScore": 10,
-            "plugins": {"multiPoint": {"enabled": set(&["Everywhere"]), "disabled": set(&["VolumeBinding", "EBSLimits"])}},
+            "plugins": {"multiPoint": {"enabled": set(&["Everywhere"]), "disabled": set(&["DynamicResources", "EBSLimits"])}},
             "pluginConfig": [{"name": "Everywhere", "args": {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "EverywhereArgs"}}],
         }],
     });
@@ -213,8 +213,8 @@ fn extenders_have_all_their_fields() {
 #[test]
 fn plugins_that_bridger_lacks_may_be_named() {
     let plugins = json!({
-        "multiPoint": {"enabled": set(&["Everywhere", "VolumeBinding"])},
-        "score": {"enabled": set(&["VolumeBinding"]), "disabled": set(&["DynamicResources", "GangScheduling"])},
+        "multiPoint": {"enabled": set(&["Everywhere", "DynamicResources"])},
+        "score": {"enabled": set(&["DynamicResources"]), "disabled": set(&["GangScheduling"])},
         "placementGenerate": {},
         "placementScore": {"enabled": [], "disabled": set(&["PodGroupPodsCount"])},
     });

@@ -207,7 +207,7 @@ fn the_standard_registry_has_all_default_plugins() {
 fn no_file_can_disable_the_unsupported_plugin() {
     let essential = set(&["PrioritySort", "DefaultBinder"]);
     let by_name = set(&["Unsupported"]);
-    // The `plugins` of the file. The pod requires a volume, which no plugin here supports.
+    // The `plugins` of the file. The pod requires a resource claim, which no plugin here supports.
     let cases = [
         json!({}),
         json!({"multiPoint": {"disabled": set(&["*"]), "enabled": essential}}),
@@ -219,8 +219,8 @@ fn no_file_can_disable_the_unsupported_plugin() {
         json!({"preFilter": {"disabled": by_name, "enabled": by_name}}),
     ];
     let mut world = crate::testing::world(&["n1", "n2"]);
-    let volume = model::scheduling::UnsupportedFeature::PersistentVolumeClaim("data".to_owned());
-    let pod = crate::testing::pod_with("db", |facts| facts.unsupported = vec![volume]);
+    let claim = model::scheduling::UnsupportedFeature::ResourceClaim("gpu".to_owned());
+    let pod = crate::testing::pod_with("db", |facts| facts.unsupported = vec![claim]);
     world.apply(model::event::Event::PodApplied(pod));
     for plugins in cases {
         let document = configuration(&json!([{"plugins": plugins}]));

@@ -1,0 +1,136 @@
+//! Cases of upstream's `volume_restrictions_test.go`.
+
+use model::event::{Event, PodFacts};
+use model::volumes::{ClaimFacts, Disk, PodVolume};
+
+use super::*;
+use crate::testing::NAMESPACE;
+use crate::testing::volumes::{
+    Said, applied, claim, claims, helps, labelled, pod_using, rejects_for_now, said, world_of,
+};
+
+const DISK: &str = "node(s) had no available disk";
+const IN_USE: &str =
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
+
+fn gce(name: &str, read_only: bool) -> Vec<PodVolume> {
+    vec![PodVolume::Disk(Disk::GcePd { name: name.to_owned(), read_only })]
+}
+
+fn aws(volume: &str) -> Vec<PodVolume> {
+    vec![PodVolume::Disk(Disk::AwsEbs { volume: volume.to_owned() })]
+}
+
+fn iscsi(iqn: &str, read_only: bool) -> Vec<PodVolume> {
+    vec![PodVolume::Disk(Disk::Iscsi { iqn: iqn.to_owned(), read_only })]
+}
+
+fn rbd(monitors: &[&str], image: &str, read_only: bool) -> Vec<PodVolume> {
+    let monitors = monitors.iter().map(|monitor| (*monitor).to_owned()).collect();
+    vec![PodVolume::Disk(Disk::Rbd { monitors, pool: "pool".to_owned(), image: image.to_owned(), read_only })]
+}
+
+#[test]
+fn two_pods_on_a_node_share_a_disk_only_to_read_it() {
+    let cases = [
+        (gce("a", false), gce("b", false), false),
+        (gce("a", false), gce("a", false), true),
+        (gce("a", true), gce("a", false), true),
+        (gce("a", true), gce("a", true), false),
+        (aws("a"), aws("b"), false),
+        (aws("a"), aws("a"), true),
+        (iscsi("a", false), iscsi("b", false), false),
+        (iscsi("a", false), iscsi("a", true), true),
+        (iscsi("a", true), iscsi("a", true), false),
+        (rbd(&["a", "b"], "i", false), rbd(&["c", "b"], "i", false), true),
+        (rbd(&["a", "b"], "i", false), rbd(&["c", "d"], "i", false), false),
+        (rbd(&["a"], "i", false), rbd(&["a"], "j", false), false),
+        (rbd(&["a"], "i", true), rbd(&["a"], "i", true), false),
+        (gce("a", false), aws("a"), false),
+        (gce("a", false), vec![], false),
+    ];
+    for (wanted, used, is_in_conflict) in cases {
+        let events = vec![
+            Event::PodApplied(pod_using("there", used.clone(), Some("n1"))),
+            Event::PodApplied(pod_using("new", wanted.clone(), None)),
+        ];
+        let world = world_of(vec![labelled("n1", &[]), labelled("n2", &[])], events);
+        let expected = if is_in_conflict { rejects_for_now(&["n1"], DISK) } else { Said::Rejects(vec![]) };
+        assert_eq!(said(&VolumeRestrictions, &world, "new"), expected, "{wanted:?} {used:?}");
+    }
+}
+
+fn exclusive(name: &str) -> ClaimFacts {
+    ClaimFacts { access_modes: [AccessMode::ReadWriteOncePod].into(), ..claim(name, "") }
+}
+
+#[test]
+fn an_exclusive_claim_has_room_for_one_pod() {
+    let (used, other) = (|on| pod_using("there", claims(&["data"]), on), "elsewhere");
+    let shared = ClaimFacts { access_modes: [AccessMode::ReadWriteOnce].into(), ..claim("data", "") };
+    let in_other_namespace = PodFacts { namespace: other.to_owned(), ..used(Some("n1")) };
+    let cases = [
+        (exclusive("data"), used(Some("n1")), rejects_for_now(&["n1", "n2"], IN_USE)),
+        (exclusive("data"), used(None), Said::Skips),
+        (exclusive("data"), used(Some("unknown")), Said::Skips),
+        (exclusive("data"), in_other_namespace, Said::Skips),
+        (shared, used(Some("n1")), Said::Skips),
+        (exclusive("other"), used(Some("n1")), Said::Never("persistentvolumeclaim \"data\" not found".to_owned())),
+    ];
+    for (claim, there, expected) in cases {
+        let described = format!("{claim:?} {there:?}");
+        let events = vec![
+            applied(claim),
+            Event::PodApplied(there),
+            Event::PodApplied(pod_using("new", claims(&["data"]), None)),
+        ];
+        let world = world_of(vec![labelled("n1", &[]), labelled("n2", &[])], events);
+        assert_eq!(said(&VolumeRestrictions, &world, "new"), expected, "{described}");
+    }
+}
+
+#[test]
+fn a_trial_without_the_pod_that_uses_the_claim_succeeds() {
+    let events = vec![
+        applied(exclusive("data")),
+        Event::PodApplied(pod_using("there", claims(&["data"]), Some("n1"))),
+        Event::PodApplied(pod_using("new", claims(&["data"]), None)),
+    ];
+    let world = world_of(vec![labelled("n1", &[])], events);
+    let id = |name: &str| world.pod_id(NAMESPACE, name).expect("a pod");
+    let cycle = Cycle::of(&world, id("new")).expect("a cycle");
+    let mut state = State::default();
+    assert!(VolumeRestrictions.pre_filter(&cycle, &mut state).is_ok());
+    let node = world.node_id("n1").expect("a node");
+    VolumeRestrictions.remove_pod(&cycle, &mut state, id("there"), node);
+    assert_eq!(state.uses, 0);
+    VolumeRestrictions.add_pod(&cycle, &mut state, id("there"), node);
+    assert_eq!(state.uses, 1);
+}
+
+#[test]
+fn only_related_pods_and_own_claims_wake_a_pod() {
+    let plugin = VolumeRestrictions;
+    let mut world = world_of(vec![labelled("n1", &[])], vec![]);
+    let place = |world: &mut World, name: &str, volumes: Vec<PodVolume>| {
+        world.apply(Event::PodApplied(pod_using(name, volumes, Some("n1"))));
+    };
+    let wanted = claims(&["data"]).into_iter().chain(gce("a", false)).collect();
+    world.apply(Event::PodApplied(pod_using("new", wanted, None)));
+    for (name, volumes, expected) in [
+        ("same-claim", claims(&["data"]), true),
+        ("other-claim", claims(&["other"]), false),
+        ("same-disk", gce("a", true), true),
+        ("other-disk", gce("b", false), false),
+        ("none", vec![], false),
+    ] {
+        place(&mut world, name, volumes);
+        let deleted = Event::PodDeleted { namespace: NAMESPACE.to_owned(), name: name.to_owned() };
+        assert_eq!(helps(&plugin, &mut world, "new", deleted), expected, "{name}");
+    }
+    assert!(helps(&plugin, &mut world, "new", applied(exclusive("data"))));
+    let changed = ClaimFacts { version: "2".to_owned(), ..exclusive("data") };
+    assert!(!helps(&plugin, &mut world, "new", applied(changed)));
+    assert!(!helps(&plugin, &mut world, "new", applied(exclusive("other"))));
+    assert!(helps(&plugin, &mut world, "new", Event::NodeApplied(labelled("n2", &[]))));
+}
