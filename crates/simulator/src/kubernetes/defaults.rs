@@ -8,6 +8,7 @@
 mod parts;
 mod pod;
 mod service;
+mod storage;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::kinds::KindId;
 use super::store::Store;
+pub use storage::{CLAIM_PROTECTION, VOLUME_PROTECTION};
 
 /// Completes a new object. Namespaced kinds must have `metadata.namespace`.
 pub fn apply(kind: KindId, object: &mut Value, store: &Store) {
@@ -22,6 +24,10 @@ pub fn apply(kind: KindId, object: &mut Value, store: &Store) {
     match kind {
         KindId::POD => pod::complete_new(object, store),
         KindId::SERVICE => service::complete_new(object, store),
+        KindId::PERSISTENT_VOLUME_CLAIM => storage::complete_new_claim(object, store),
+        KindId::PERSISTENT_VOLUME => storage::complete_new_volume(object),
+        KindId::VOLUME_ATTACHMENT => object["status"] = json!({ "attached": false }),
+        KindId::RESOURCE_CLAIM => object["status"] = json!({}),
         KindId::NAMESPACE => {
             let name = object["metadata"]["name"].clone();
             if name.is_string() {
@@ -72,6 +78,11 @@ pub fn fill_in(kind: KindId, object: &mut Value) {
         }
         KindId::DEPLOYMENT | KindId::REPLICA_SET | KindId::STATEFUL_SET => fill_in_workload(kind, object),
         KindId::SERVICE => service::fill_in(&mut object["spec"]),
+        KindId::PERSISTENT_VOLUME => storage::fill_in_volume(object),
+        KindId::PERSISTENT_VOLUME_CLAIM => set_default(&mut object["spec"], "volumeMode", || json!("Filesystem")),
+        KindId::STORAGE_CLASS => storage::fill_in_class(object),
+        KindId::CSI_DRIVER => storage::fill_in_driver(&mut object["spec"]),
+        KindId::VOLUME_ATTACHMENT => set_default(&mut object["status"], "attached", || json!(false)),
         KindId::EVENT => {
             set_default(object, "source", || json!({}));
             set_default(object, "reportingComponent", || json!(""));

@@ -31,6 +31,11 @@ pub enum Happening {
     DeploymentRolledOut { deployment: String, revision: String },
     StatefulSetScaled { stateful_set: String, from: i64, to: i64 },
     NamespaceDeleted { namespace: String },
+    ClaimBound { claim: String, volume: String },
+    ClaimLost { claim: String },
+    VolumeAttached { volume: String, node: String },
+    VolumeDetached { volume: String, node: String },
+    VolumeDeleted { volume: String },
 }
 
 impl fmt::Display for Happening {
@@ -59,6 +64,11 @@ impl fmt::Display for Happening {
                 write!(f, "statefulset {stateful_set} scaled from {from} to {to}")
             }
             Happening::NamespaceDeleted { namespace } => write!(f, "namespace {namespace} deleted"),
+            Happening::ClaimBound { claim, volume } => write!(f, "claim {claim} bound to volume {volume}"),
+            Happening::ClaimLost { claim } => write!(f, "claim {claim} has lost its volume"),
+            Happening::VolumeAttached { volume, node } => write!(f, "volume {volume} attached to {node}"),
+            Happening::VolumeDetached { volume, node } => write!(f, "volume {volume} detached from {node}"),
+            Happening::VolumeDeleted { volume } => write!(f, "volume {volume} deleted"),
         }
     }
 }
@@ -82,6 +92,11 @@ pub(crate) fn read_off(change: &Change, happenings: &mut Vec<Happening>) {
         KindId::NAMESPACE if change.change_type == ChangeType::Deleted => {
             happenings.push(Happening::NamespaceDeleted { namespace: full_name(&change.object) });
         }
+        KindId::PERSISTENT_VOLUME if change.change_type == ChangeType::Deleted => {
+            happenings.push(Happening::VolumeDeleted { volume: full_name(&change.object) });
+        }
+        KindId::PERSISTENT_VOLUME_CLAIM if change.change_type == ChangeType::Modified => claim(change, happenings),
+        KindId::VOLUME_ATTACHMENT => attachment(change, happenings),
         _ => (),
     }
 }
@@ -141,6 +156,37 @@ fn deployment(change: &Change, happenings: &mut Vec<Happening>) {
     {
         let revision = text(&change.object["metadata"]["annotations"]["deployment.kubernetes.io/revision"]).to_owned();
         happenings.push(Happening::DeploymentRolledOut { deployment: full_name(&change.object), revision });
+    }
+}
+
+fn claim(change: &Change, happenings: &mut Vec<Happening>) {
+    let phase = |claim: &Value| text(&claim["status"]["phase"]).to_owned();
+    let is = phase(&change.object);
+    if change.before.as_deref().is_some_and(|before| phase(before) == is) {
+        return;
+    }
+    let claim = full_name(&change.object);
+    match is.as_str() {
+        "Bound" => {
+            let volume = text(&change.object["spec"]["volumeName"]).to_owned();
+            happenings.push(Happening::ClaimBound { claim, volume });
+        }
+        "Lost" => happenings.push(Happening::ClaimLost { claim }),
+        _ => (),
+    }
+}
+
+fn attachment(change: &Change, happenings: &mut Vec<Happening>) {
+    let attached = |attachment: &Value| attachment["status"]["attached"] == true;
+    let spec = &change.object["spec"];
+    let volume = text(&spec["source"]["persistentVolumeName"]).to_owned();
+    let node = text(&spec["nodeName"]).to_owned();
+    let was = change.before.as_deref().is_some_and(attached);
+    let is = change.change_type != ChangeType::Deleted && attached(&change.object);
+    match (was, is) {
+        (false, true) => happenings.push(Happening::VolumeAttached { volume, node }),
+        (true, false) => happenings.push(Happening::VolumeDetached { volume, node }),
+        _ => (),
     }
 }
 

@@ -85,6 +85,27 @@ kinds! {
     // Exists for clients that list it, as schedulers do; no controller acts on it.
     REPLICATION_CONTROLLER = 13 { group: "", version: "v1", kind: "ReplicationController", plural: "replicationcontrollers", singular: "replicationcontroller",
         short_names: &["rc"], categories: ALL, namespaced: true, subresources: &["status"], counts_generation: true }
+    PERSISTENT_VOLUME = 14 { group: "", version: "v1", kind: "PersistentVolume", plural: "persistentvolumes", singular: "persistentvolume",
+        short_names: &["pv"], categories: NONE, namespaced: false, subresources: &["status"], counts_generation: false }
+    PERSISTENT_VOLUME_CLAIM = 15 { group: "", version: "v1", kind: "PersistentVolumeClaim", plural: "persistentvolumeclaims", singular: "persistentvolumeclaim",
+        short_names: &["pvc"], categories: NONE, namespaced: true, subresources: &["status"], counts_generation: false }
+    STORAGE_CLASS = 16 { group: "storage.k8s.io", version: "v1", kind: "StorageClass", plural: "storageclasses", singular: "storageclass",
+        short_names: &["sc"], categories: NONE, namespaced: false, subresources: NONE, counts_generation: false }
+    CSI_NODE = 17 { group: "storage.k8s.io", version: "v1", kind: "CSINode", plural: "csinodes", singular: "csinode",
+        short_names: NONE, categories: NONE, namespaced: false, subresources: NONE, counts_generation: false }
+    CSI_DRIVER = 18 { group: "storage.k8s.io", version: "v1", kind: "CSIDriver", plural: "csidrivers", singular: "csidriver",
+        short_names: NONE, categories: NONE, namespaced: false, subresources: NONE, counts_generation: false }
+    CSI_STORAGE_CAPACITY = 19 { group: "storage.k8s.io", version: "v1", kind: "CSIStorageCapacity", plural: "csistoragecapacities", singular: "csistoragecapacity",
+        short_names: NONE, categories: NONE, namespaced: true, subresources: NONE, counts_generation: false }
+    VOLUME_ATTACHMENT = 20 { group: "storage.k8s.io", version: "v1", kind: "VolumeAttachment", plural: "volumeattachments", singular: "volumeattachment",
+        short_names: NONE, categories: NONE, namespaced: false, subresources: &["status"], counts_generation: false }
+    // The kinds of dynamic resource allocation exist for schedulers that watch them; no controller acts on them.
+    RESOURCE_CLAIM = 21 { group: "resource.k8s.io", version: "v1", kind: "ResourceClaim", plural: "resourceclaims", singular: "resourceclaim",
+        short_names: NONE, categories: NONE, namespaced: true, subresources: &["status"], counts_generation: false }
+    RESOURCE_SLICE = 22 { group: "resource.k8s.io", version: "v1", kind: "ResourceSlice", plural: "resourceslices", singular: "resourceslice",
+        short_names: NONE, categories: NONE, namespaced: false, subresources: NONE, counts_generation: true }
+    DEVICE_CLASS = 23 { group: "resource.k8s.io", version: "v1", kind: "DeviceClass", plural: "deviceclasses", singular: "deviceclass",
+        short_names: NONE, categories: NONE, namespaced: false, subresources: NONE, counts_generation: true }
 }
 
 impl KindId {
@@ -126,6 +147,7 @@ mod tests {
     fn each_constant_names_its_table_entry() {
         assert_eq!(KindId::POD.kind().kind, "Pod");
         assert_eq!(KindId::POD_DISRUPTION_BUDGET.kind().kind, "PodDisruptionBudget");
+        assert_eq!(KindId::DEVICE_CLASS.kind().kind, "DeviceClass");
         assert_eq!(KindId::by_plural("apps", "v1", "statefulsets"), Some(KindId::STATEFUL_SET));
         assert_eq!(KindId::all().count(), KINDS.len());
     }

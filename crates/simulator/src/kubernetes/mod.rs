@@ -22,6 +22,7 @@ pub mod kinds;
 mod label_selector;
 pub mod placer;
 mod pod;
+mod priority;
 mod quantity;
 pub mod sample;
 pub mod store;
@@ -50,6 +51,12 @@ pub struct Config {
     pub pod_start_ms: RangeInclusive<u64>,
     /// The time that the containers of a deleted pod need to stop, drawn from this range; the grace period caps it.
     pub pod_stop_ms: RangeInclusive<u64>,
+    /// The time in which the provisioner creates or deletes a volume, drawn from this range.
+    pub provision_ms: RangeInclusive<u64>,
+    /// The time in which a volume is attached to a node or detached from it, drawn from this range.
+    pub attach_ms: RangeInclusive<u64>,
+    /// How many volumes the storage driver attaches to one node.
+    pub volumes_per_node_max: u32,
     /// A node that stops reporting becomes unreachable after this long.
     pub node_monitor_grace: Duration,
     /// Pods bound to a node that does not exist are removed after this long.
@@ -78,6 +85,9 @@ impl Default for Config {
             boot_ms: 5_000..=15_000,
             pod_start_ms: 1_000..=3_000,
             pod_stop_ms: 1_000..=2_000,
+            provision_ms: 2_000..=5_000,
+            attach_ms: 1_000..=3_000,
+            volumes_per_node_max: 59,
             node_monitor_grace: Duration::from_secs(40),
             orphaned_pod_grace: Duration::from_secs(40),
             node_status_period: Some(Duration::from_secs(300)),

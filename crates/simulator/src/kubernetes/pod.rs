@@ -52,6 +52,20 @@ pub(crate) fn available_from(pod: &Value, min_ready_seconds: u64) -> Option<SimT
     Some(since.after(Duration::from_secs(min_ready_seconds)))
 }
 
+/// The names of the claims that the pod's volumes use, in its namespace. An ephemeral volume's claim is named after
+/// pod and volume.
+pub(crate) fn claim_names(pod: &Value) -> Vec<String> {
+    let name = text(&pod["metadata"]["name"]);
+    items(&pod["spec"]["volumes"])
+        .iter()
+        .filter_map(|volume| match volume["persistentVolumeClaim"]["claimName"].as_str() {
+            Some(claim) => Some(claim.to_owned()),
+            None if volume["ephemeral"].is_object() => Some(format!("{name}-{}", text(&volume["name"]))),
+            None => None,
+        })
+        .collect()
+}
+
 pub(crate) fn is_controlled_by(object: &Value, owner_uid: &str) -> bool {
     items(&object["metadata"]["ownerReferences"])
         .iter()

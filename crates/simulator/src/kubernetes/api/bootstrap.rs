@@ -3,11 +3,16 @@
 use serde_json::{Value, json};
 
 use crate::clock::SimTime;
+use crate::kubernetes::controllers::STORAGE_DRIVER;
 use crate::kubernetes::defaults;
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::store::Store;
 
-/// Creates the system namespaces, the system priority classes and the API's own Service if they are missing.
+/// The class of claims that name none.
+const DEFAULT_STORAGE_CLASS: &str = "standard";
+
+/// Creates the system namespaces, the system priority classes, the storage driver with its class, and the API's own
+/// Service if they are missing.
 pub fn bootstrap(store: &mut Store, now: SimTime) {
     let named = |name: &str| json!({ "metadata": { "name": name } });
     let mut objects: Vec<(KindId, Value)> = ["default", "kube-system", "kube-public", "kube-node-lease"]
@@ -30,6 +35,13 @@ pub fn bootstrap(store: &mut Store, now: SimTime) {
         class["description"] = json!(description);
         objects.push((KindId::PRIORITY_CLASS, class));
     }
+    objects.push((KindId::CSI_DRIVER, named(STORAGE_DRIVER)));
+    let mut class = named(DEFAULT_STORAGE_CLASS);
+    class["metadata"]["annotations"] = json!({ "storageclass.kubernetes.io/is-default-class": "true" });
+    class["provisioner"] = json!(STORAGE_DRIVER);
+    class["allowVolumeExpansion"] = json!(true);
+    class["volumeBindingMode"] = json!("WaitForFirstConsumer");
+    objects.push((KindId::STORAGE_CLASS, class));
     objects.push((
         KindId::SERVICE,
         json!({

@@ -104,7 +104,21 @@ pub fn one(
 }
 
 fn shows_deleted(kind: KindId) -> bool {
-    matches!(kind, KindId::POD | KindId::NAMESPACE | KindId::SERVICE)
+    matches!(
+        kind,
+        KindId::POD
+            | KindId::NAMESPACE
+            | KindId::SERVICE
+            | KindId::PERSISTENT_VOLUME
+            | KindId::PERSISTENT_VOLUME_CLAIM
+            | KindId::STORAGE_CLASS
+            | KindId::CSI_NODE
+            | KindId::CSI_DRIVER
+            | KindId::VOLUME_ATTACHMENT
+            | KindId::RESOURCE_CLAIM
+            | KindId::RESOURCE_SLICE
+            | KindId::DEVICE_CLASS
+    )
 }
 
 /// Deletes all selected objects. Returns their state before the deletion.

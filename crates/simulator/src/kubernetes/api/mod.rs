@@ -7,6 +7,7 @@
 //! Invariants: every request gets an answer with a status in bounded time; a body is at most [`body::BYTES_MAX`] long;
 //! the world is not locked while waiting for a client.
 
+mod admission;
 pub mod binding;
 mod body;
 mod bootstrap;

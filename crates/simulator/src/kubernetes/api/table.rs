@@ -4,6 +4,7 @@
 
 mod age;
 mod pod;
+mod storage;
 mod workload;
 
 use std::fmt::Write;
@@ -186,7 +187,7 @@ fn columns(kind: KindId) -> &'static [Column] {
                 ]
             }
         }
-        _ => const { &[NAME, AGE] },
+        _ => storage::columns(kind).unwrap_or(const { &[NAME, AGE] }),
     }
 }
 
@@ -218,7 +219,7 @@ fn cells(kind: KindId, object: &Value, now: SimTime) -> Value {
                     let default = object["globalDefault"].as_bool().unwrap_or(false);
                     json!([name, value, default, age, or_empty(&object["preemptionPolicy"])])
                 }
-                _ => json!([name, age]),
+                _ => storage::cells(kind, object, &age).unwrap_or_else(|| json!([name, age])),
             }
         }
     }

@@ -2,6 +2,10 @@
 //!
 //! In: an object that has passed [`shape`](super::shape) and has its defaults. Out: all invalid fields.
 
+mod pod_status;
+mod priority;
+mod storage;
+
 use serde_json::{Value, json};
 
 use super::{body, patch};
@@ -45,14 +49,21 @@ pub fn check_changed(kind: KindId, before: &Value, object: &Value) -> Result<(),
             errors.push(immutable("spec.selector", &object["spec"]["selector"]));
         }
         KindId::STATEFUL_SET => check_stateful_set_kept(&before["spec"], &object["spec"], &mut errors),
-        KindId::PRIORITY_CLASS if object["value"] != before["value"] => {
-            errors.push(FieldError::forbidden("value", "may not be changed in an update."));
-        }
+        KindId::PRIORITY_CLASS => priority::check_kept(before, object, &mut errors),
         KindId::SECRET if object["type"] != before["type"] => errors.push(immutable("type", &object["type"])),
         KindId::CONFIG_MAP if before["immutable"] == true && object["data"] != before["data"] => {
             errors.push(FieldError::forbidden("data", "field is immutable when `immutable` is set"));
         }
-        _ => (),
+        _ => storage::check_kept(kind, before, object, &mut errors),
+    }
+    finish(kind, object, errors)
+}
+
+/// Validates a write to `status` against the previous state.
+pub fn check_status_changed(kind: KindId, before: &Value, object: &Value) -> Result<(), ApiError> {
+    let mut errors = Vec::new();
+    if kind == KindId::POD {
+        pod_status::check_kept(before, object, &mut errors);
     }
     finish(kind, object, errors)
 }
@@ -148,7 +159,8 @@ fn check_content(kind: KindId, object: &Value, errors: &mut Vec<FieldError>) {
                 errors.push(FieldError::invalid("involvedObject.namespace", value, detail));
             }
         }
-        _ => (),
+        KindId::PRIORITY_CLASS => priority::check(object, errors),
+        _ => storage::check(kind, object, errors),
     }
 }
 
@@ -169,6 +181,17 @@ fn check_pod_spec(spec: &Value, place: &str, errors: &mut Vec<FieldError>) {
             if container["image"].as_str().unwrap_or_default().is_empty() {
                 errors.push(FieldError::required(field("image"), ""));
             }
+        }
+    }
+    for (index, volume) in spec["volumes"].as_array().into_iter().flatten().enumerate() {
+        let source = &volume["persistentVolumeClaim"];
+        if source.is_object() && source["claimName"].as_str().unwrap_or_default().is_empty() {
+            errors.push(FieldError::required(format!("{place}.volumes[{index}].persistentVolumeClaim.claimName"), ""));
+        }
+        let template = &volume["ephemeral"]["volumeClaimTemplate"];
+        if template.is_object() {
+            let field = format!("{place}.volumes[{index}].ephemeral.volumeClaimTemplate.spec");
+            storage::check_claim(&template["spec"], &field, errors);
         }
     }
     for side in ["podAffinity", "podAntiAffinity"] {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::patch::apply::Apply;
 use super::patch::{self, PatchType};
 use super::path::Target;
-use super::{new_event, protobuf, shape, validation};
+use super::{admission, new_event, protobuf, shape, validation};
 use crate::clock::SimTime;
 use crate::kubernetes::defaults;
 use crate::kubernetes::error::{ApiError, Cause};
@@ -177,8 +177,13 @@ fn commit(
     }
     defaults::fill_in(kind, &mut object);
     validation::check_size(&object)?;
-    if target.subresource.is_none() {
-        validation::check_changed(kind, before, &object)?;
+    if kind == KindId::PRIORITY_CLASS {
+        admission::admit_priority_class(store, &object)?;
+    }
+    match target.subresource.as_deref() {
+        None => validation::check_changed(kind, before, &object)?,
+        Some("status") => validation::check_status_changed(kind, before, &object)?,
+        Some(_) => (),
     }
     if dry_run {
         let (_, object) = store.revise(kind, object)?;
@@ -199,6 +204,10 @@ fn with_status_of(kind: KindId, before: &Value, mut object: Value) -> Value {
     let metadata = &mut object["metadata"];
     for field in ["uid", "resourceVersion", "managedFields"] {
         result["metadata"][field] = metadata[field].take();
+    }
+    if kind == KindId::POD && result["status"]["qosClass"].as_str().unwrap_or_default().is_empty() {
+        // Old kubelets drop it.
+        result["status"]["qosClass"] = before["status"]["qosClass"].clone();
     }
     if matches!(kind, KindId::POD | KindId::NODE) {
         for field in ["labels", "annotations"] {
@@ -336,12 +345,15 @@ fn admit(store: &Store, target: &Target, object: &mut Value) -> Result<(), ApiEr
             });
         }
     }
-    if target.kind == KindId::POD
-        && let Some(class) = object["spec"]["priorityClassName"].as_str().filter(|class| !class.is_empty())
-        && store.get(KindId::PRIORITY_CLASS, "", class).is_none()
-    {
-        let why = format!("no PriorityClass with name {class} was found");
-        return Err(ApiError::Forbidden { resource: "pods".to_owned(), name: name(), why, cause: None });
+    match target.kind {
+        KindId::POD => admission::admit_pod(store, object).map_err(|why| ApiError::Forbidden {
+            resource: "pods".to_owned(),
+            name: name(),
+            why,
+            cause: None,
+        })?,
+        KindId::PRIORITY_CLASS => admission::admit_priority_class(store, object)?,
+        _ => (),
     }
     if target.kind == KindId::NODE {
         // A new node accepts no pods until the node lifecycle controller sees it Ready.

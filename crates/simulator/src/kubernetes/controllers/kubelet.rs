@@ -2,7 +2,8 @@
 //!
 //! In: changes of pods, and whether each node's machine is up. Out: pod status, removed pods, Events.
 //!
-//! - A bound pod is accepted immediately (ContainerCreating) and runs after a start time drawn from the seed.
+//! - A bound pod is accepted immediately (ContainerCreating) and runs after a start time drawn from the seed, but not
+//!   before its volumes are attached.
 //! - With `restartPolicy` Never or OnFailure and the annotation `sandbox.bridger.dev/run-seconds`, it then finishes as
 //!   Succeeded after that time. All other pods run until they are deleted.
 //! - A deleted pod is removed after its containers' stop time, or its grace period if that is shorter.
@@ -18,14 +19,14 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::machines::Machines;
-use super::{Step, Tools, pod_status};
+use super::{Step, Tools, pod_status, storage};
 use crate::clock::SimTime;
 use crate::kubernetes::Config;
 use crate::kubernetes::deletion::{self, DeleteOptions};
 use crate::kubernetes::json::{items, text};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::pod;
-use crate::kubernetes::store::{Change, ChangeType, ObjectKey};
+use crate::kubernetes::store::{Change, ChangeType, ObjectKey, Store};
 use crate::seed::{Seed, Stream};
 use crate::timeline::Timeline;
 
@@ -51,6 +52,8 @@ pub(crate) struct Kubelet {
     stop_ms: RangeInclusive<u64>,
     /// uids of starting pods.
     starting: BTreeSet<String>,
+    /// uids of those that only wait for their volumes.
+    waiting: BTreeSet<String>,
     /// uids of stopping pods, with the time of their removal.
     stopping: BTreeMap<String, SimTime>,
     next_pod_address: u32,
@@ -69,6 +72,7 @@ impl Kubelet {
             start_ms: config.pod_start_ms.clone(),
             stop_ms: config.pod_stop_ms.clone(),
             starting: BTreeSet::new(),
+            waiting: BTreeSet::new(),
             stopping: BTreeMap::new(),
             next_pod_address: 0,
         }
@@ -84,12 +88,31 @@ impl Kubelet {
         let object = &change.object;
         if change.change_type == ChangeType::Deleted {
             self.starting.remove(pod::uid(object));
+            self.waiting.remove(pod::uid(object));
             self.stopping.remove(pod::uid(object));
         } else if machines.kubelet_is_up(pod::node_name(object)) {
             if pod::is_terminating(object) {
                 self.stop(object, timeline, now);
             } else if !pod::is_finished(object) && !pod::is_running(object) {
                 self.start(object, timeline, now);
+            }
+        }
+    }
+
+    /// The volumes of these pods may be attached now.
+    pub(crate) fn volumes_changed<'a>(
+        &mut self,
+        pods: impl Iterator<Item = &'a ObjectKey>,
+        store: &Store,
+        timeline: &mut Timeline<Step>,
+        now: SimTime,
+    ) {
+        for key in pods {
+            let Some(object) = store.get(KindId::POD, &key.namespace, &key.name) else { continue };
+            let uid = pod::uid(object).to_owned();
+            if self.waiting.contains(&uid) && storage::are_ready(store, object) {
+                self.waiting.remove(&uid);
+                timeline.schedule(now, Step::Pod { step: PodStep::Start, key: key.clone(), uid });
             }
         }
     }
@@ -128,6 +151,7 @@ impl Kubelet {
             let Some(object) = tools.store.get(KindId::POD, &key.namespace, &key.name).cloned() else { continue };
             // Starts and stops that the outage interrupted begin again.
             self.starting.remove(pod::uid(&object));
+            self.waiting.remove(pod::uid(&object));
             self.stopping.remove(pod::uid(&object));
             if pod::is_terminating(&object) {
                 self.stop(&object, tools.timeline, tools.now);
@@ -158,6 +182,7 @@ impl Kubelet {
         let Some(machine) = machines.running(pod::node_name(&object)) else {
             // The machine went down in the meantime. When it is up again, its pods restart.
             self.starting.remove(uid);
+            self.waiting.remove(uid);
             self.stopping.remove(uid);
             return;
         };
@@ -165,6 +190,7 @@ impl Kubelet {
         match step {
             PodStep::Accept | PodStep::Start if pod::is_terminating(&object) || pod::is_finished(&object) => {
                 self.starting.remove(uid);
+                self.waiting.remove(uid);
             }
             PodStep::Accept => {
                 let address = machine.ip_address.clone();
@@ -175,9 +201,14 @@ impl Kubelet {
                 }
             }
             PodStep::Start => {
-                if !self.starting.remove(uid) {
+                if !self.starting.contains(uid) {
                     return;
                 }
+                if !storage::are_ready(tools.store, &object) {
+                    self.waiting.insert(uid.to_owned());
+                    return;
+                }
+                self.starting.remove(uid);
                 let host_address = machine.ip_address.clone();
                 let address =
                     if object["spec"]["hostNetwork"] == true { host_address.clone() } else { self.pod_address() };

@@ -110,6 +110,7 @@ impl Machines {
             known.report(&mut object, tools, true);
             if tools.store.create(KindId::NODE, object, tools.now).is_ok() {
                 renew_lease(tools, &node);
+                publish_driver(tools, &known.machine);
             }
             self.keep_reporting(tools, &node, boot);
             return;
@@ -187,6 +188,7 @@ impl Machines {
                         tools.event(&object, "kubelet", "NodeReady", &message);
                     }
                 }
+                publish_driver(tools, &known.machine);
                 renew_lease(tools, node);
                 kubelet.node_is_up(tools, node);
                 self.keep_reporting(tools, node, boot);
@@ -266,6 +268,16 @@ fn lose(tools: &mut Tools<'_>, node: &str) {
         if let Ok(object) = edited {
             tools.event(&object, CONTROLLER, "NodeNotReady", "Node is not ready");
         }
+    }
+}
+
+/// Publishes the storage driver of a node, once.
+fn publish_driver(tools: &mut Tools<'_>, machine: &NodeMachine) {
+    if tools.store.get(KindId::CSI_NODE, "", &machine.name).is_none()
+        && let Some(node) = tools.store.get(KindId::NODE, "", &machine.name)
+    {
+        let object = node_object::csi_node(node, machine, tools.config);
+        let _ = tools.store.create(KindId::CSI_NODE, object, tools.now);
     }
 }
 

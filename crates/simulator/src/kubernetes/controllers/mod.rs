@@ -30,6 +30,7 @@ mod pod_template;
 mod queue;
 mod replica_set;
 mod stateful_set;
+mod storage;
 
 #[cfg(test)]
 mod hostile_tests;
@@ -56,6 +57,8 @@ use kubelet::{Kubelet, PodStep};
 use machines::{Machines, NodeStep};
 use queue::{Queue, Target};
 use stateful_set::Revisions;
+pub use storage::DRIVER as STORAGE_DRIVER;
+use storage::{Storage, StorageStep};
 
 /// A scheduled step of the Kubernetes side.
 #[derive(Debug)]
@@ -72,6 +75,7 @@ pub(crate) enum Step {
         node: String,
         boot: u64,
     },
+    Storage(StorageStep),
     Evict {
         key: ObjectKey,
         uid: String,
@@ -97,6 +101,7 @@ pub(crate) struct Controllers {
     kubelet: Kubelet,
     evictions: Evictions,
     revisions: Revisions,
+    storage: Storage,
     history: History,
 }
 
@@ -116,6 +121,11 @@ impl Tools<'_> {
     /// Records an Event about an object.
     pub(crate) fn event(&mut self, about: &Value, component: &str, reason: &str, message: &str) {
         let event = EventRecord { about, event_type: EventType::Normal, component, reason, message };
+        self.events.record(self.store, &event, self.now);
+    }
+
+    pub(crate) fn warning(&mut self, about: &Value, component: &str, reason: &str, message: &str) {
+        let event = EventRecord { about, event_type: EventType::Warning, component, reason, message };
         self.events.record(self.store, &event, self.now);
     }
 
@@ -148,6 +158,7 @@ impl Controllers {
             kubelet: Kubelet::new(config, seed),
             evictions: Evictions::default(),
             revisions: Revisions::default(),
+            storage: Storage::new(seed),
             history: History::default(),
         }
     }
@@ -184,7 +195,9 @@ impl Controllers {
         happenings: &mut Vec<Happening>,
         now: SimTime,
     ) {
-        let Controllers { config, index, queue, events, machines, kubelet, evictions, revisions, history, .. } = self;
+        let Controllers {
+            config, index, queue, events, machines, kubelet, evictions, revisions, storage, history, ..
+        } = self;
         let mut tools = Tools { now, config, store, index, queue, timeline, events, happenings };
         match step {
             Step::Reconcile(target) => {
@@ -197,11 +210,16 @@ impl Controllers {
                     Target::Namespace(name) => namespace::reconcile(&mut tools, &name),
                     Target::NodeTaints(name) => node_taints::reconcile(&mut tools, &name),
                     Target::Evictions(node) => evictions.reconcile(&mut tools, &node),
+                    Target::Claim(key) => storage.reconcile_claim(&mut tools, &key),
+                    Target::Volume(name) => storage.reconcile_volume(&mut tools, &name),
+                    Target::Attachments(node) => Storage::reconcile_attachments(&mut tools, &node),
+                    Target::EphemeralClaims(key) => storage::claims::reconcile_ephemeral(&mut tools, &key),
                     Target::Garbage(kind, key) => garbage::reconcile(&mut tools, kind, &key),
                 }
             }
             Step::Pod { step, key, uid } => kubelet.execute(&mut tools, machines, step, &key, &uid),
             Step::Node { step, node, boot } => machines.execute(&mut tools, kubelet, step, &node, boot),
+            Step::Storage(step) => storage.execute(&mut tools, step),
             Step::Evict { key, uid, due } => evictions.evict(&mut tools, &key, &uid, due),
             Step::CollectOrphans { node } => garbage::collect_orphans(&mut tools, &node),
             Step::CompactHistory => history.compact(tools.store),
@@ -264,6 +282,11 @@ impl Controllers {
         garbage::observe(change, store, &self.index, |kind, key| {
             self.queue.mark(timeline, now, Target::Garbage(kind, key));
         });
+        storage::affected(change, store, &self.index, |target| self.queue.mark(timeline, now, target));
+        self.storage.observe(change, store, &self.config, timeline, now);
+        if let Some(claim) = storage::claims_of_change(change, store) {
+            self.kubelet.volumes_changed(self.index.pods_of_claim(&claim), store, timeline, now);
+        }
         if deleted && change.kind.kind().namespaced && namespace::is_terminating(store, &key.namespace) {
             self.queue.mark(timeline, now, Target::Namespace(key.namespace.clone()));
         }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::storage;
 use crate::clock::SimTime;
 use crate::kubernetes::condition::{self, State};
 use crate::kubernetes::json::put;
@@ -27,6 +28,21 @@ pub(super) fn new(machine: &NodeMachine) -> Value {
         "node.alpha.kubernetes.io/ttl": "0", "volumes.kubernetes.io/controller-managed-attach-detach": "true" } } });
     identify(&mut node, machine);
     node
+}
+
+/// The in-tree volumes that a kubelet hands to CSI drivers.
+const MIGRATED: &str = "kubernetes.io/aws-ebs,kubernetes.io/azure-disk,kubernetes.io/azure-file,kubernetes.io/cinder,\
+                        kubernetes.io/gce-pd,kubernetes.io/portworx-volume,kubernetes.io/vsphere-volume";
+
+/// The node's storage driver, as the kubelet publishes it. The Node owns it.
+pub(super) fn csi_node(node: &Value, machine: &NodeMachine, config: &Config) -> Value {
+    json!({
+        "metadata": { "name": machine.name, "annotations": { "storage.alpha.kubernetes.io/migrated-plugins": MIGRATED },
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": machine.name,
+                "uid": node["metadata"]["uid"] }] },
+        "spec": { "drivers": [{ "name": storage::DRIVER, "nodeID": machine.bios_uuid.to_string(),
+            "allocatable": { "count": config.volumes_per_node_max } }] },
+    })
 }
 
 /// Sets the labels and the provider ID, as the kubelet does at every start. Other labels stay.

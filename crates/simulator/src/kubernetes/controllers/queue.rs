@@ -20,6 +20,12 @@ pub(crate) enum Target {
     NodeTaints(String),
     /// The pods of a node with NoExecute taints.
     Evictions(String),
+    Claim(ObjectKey),
+    Volume(String),
+    /// The volumes attached to a node.
+    Attachments(String),
+    /// The claims of a pod's ephemeral volumes.
+    EphemeralClaims(ObjectKey),
     /// An object whose owners or dependents are gone or terminating.
     Garbage(KindId, ObjectKey),
 }

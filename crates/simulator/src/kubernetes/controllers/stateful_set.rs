@@ -4,22 +4,24 @@
 //!
 //! A template is identified by its revision, a name with a hash. A real cluster stores past templates in
 //! ControllerRevision objects; here [`Revisions`] stores the two that matter, the current revision and the update
-//! revision. Volumes are not simulated.
+//! revision. A claim is created before its pod and stays when the pod goes.
 //!
 //! Invariants: with OrderedReady, a pod is created only when all before it are ready, and one is removed at a time,
 //! from the highest ordinal; an update goes from the highest ordinal down to the partition, one pod at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::Tools;
 use super::pod_template::{create_pod, pod_from, template_hash};
 use super::queue::Target;
+use super::storage::claims;
 use crate::clock::SimTime;
 use crate::kubernetes::deletion::{self, DeleteOptions};
-use crate::kubernetes::json::{count, put, text};
+use crate::kubernetes::json::{array, count, items, put, text};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::label_selector::selects;
 use crate::kubernetes::pod;
@@ -29,6 +31,8 @@ const COMPONENT: &str = "statefulset-controller";
 const REVISION_LABEL: &str = "controller-revision-hash";
 /// The maximum replicas of one set. It bounds the work of one reconcile.
 const REPLICAS_MAX: i64 = 10_000;
+/// How often a set whose claim is being deleted checks whether it is gone.
+const CLAIM_GONE_CHECK: Duration = Duration::from_secs(5);
 
 /// Templates by the set's uid and the revision's name.
 #[derive(Debug, Default)]
@@ -195,11 +199,47 @@ fn create(tools: &mut Tools<'_>, revisions: &Revisions, look: &Look, ordinal: i6
     if let Some(service) = look.set["spec"]["serviceName"].as_str() {
         put(&mut pod, &["spec", "subdomain"], json!(service));
     }
-    if !selects(&look.set["spec"]["selector"], &pod["metadata"]["labels"]) || create_pod(tools, pod).is_err() {
+    if !selects(&look.set["spec"]["selector"], &pod["metadata"]["labels"])
+        || !create_claims(tools, look, &name, &mut pod)
+        || create_pod(tools, pod).is_err()
+    {
         return false;
     }
     let message = format!("create Pod {name} in StatefulSet {} successful", look.key.name);
     tools.event(&look.set, COMPONENT, "SuccessfulCreate", &message);
+    true
+}
+
+/// Creates the claims `<template>-<pod>` that do not exist, and has the pod use them. False if one is being deleted: the
+/// pod has to wait.
+fn create_claims(tools: &mut Tools<'_>, look: &Look, pod_name: &str, pod: &mut Value) -> bool {
+    let namespace = &look.key.namespace;
+    for template in items(&look.set["spec"]["volumeClaimTemplates"]) {
+        let volume = text(&template["metadata"]["name"]);
+        let name = format!("{volume}-{pod_name}");
+        match tools.store.get(KindId::PERSISTENT_VOLUME_CLAIM, namespace, &name) {
+            Some(claim) if pod::is_terminating(claim) => {
+                tools.again_at(look.now.after(CLAIM_GONE_CHECK), Target::StatefulSet(look.key.clone()));
+                return false;
+            }
+            Some(_) => (),
+            None => {
+                let mut claim = claims::claim_from(template, namespace, &name);
+                for (key, value) in look.set["spec"]["selector"]["matchLabels"].as_object().into_iter().flatten() {
+                    put(&mut claim, &["metadata", "labels", key], value.clone());
+                }
+                if claims::create(tools, claim).is_err() {
+                    return false;
+                }
+                let set = &look.key.name;
+                let message = format!("create Claim {name} Pod {pod_name} in StatefulSet {set} success");
+                tools.event(&look.set, COMPONENT, "SuccessfulCreate", &message);
+            }
+        }
+        let volumes = array(pod, &["spec", "volumes"]);
+        volumes.retain(|known| known["name"] != volume);
+        volumes.push(json!({ "name": volume, "persistentVolumeClaim": { "claimName": name } }));
+    }
     true
 }
 

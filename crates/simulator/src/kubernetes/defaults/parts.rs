@@ -35,6 +35,10 @@ pub(super) fn fill_in_volumes(spec: &mut Value) {
         if let Some(path) = object(volume, "hostPath") {
             set_default(path, "type", || json!(""));
         }
+        let template = object(volume, "ephemeral").and_then(|source| object(source, "volumeClaimTemplate"));
+        if let Some(claim) = template.and_then(|template| object(template, "spec")) {
+            set_default(claim, "volumeMode", || json!("Filesystem"));
+        }
         let Some(projected) = object(volume, "projected") else { continue };
         for source in items(projected, "sources") {
             if let Some(token) = object(source, "serviceAccountToken") {

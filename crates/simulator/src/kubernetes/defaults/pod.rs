@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{parts, set_default};
-use crate::kubernetes::kinds::KindId;
+use crate::kubernetes::priority::priority_of;
 use crate::kubernetes::quantity::billionths;
 use crate::kubernetes::store::Store;
 
@@ -70,30 +70,18 @@ pub(super) fn complete_new(pod: &mut Value, store: &Store) {
     }
 }
 
+/// A pod that names a missing class keeps what it states: only the API refuses it.
 fn set_priority(spec: &mut Value, store: &Store) {
-    let named = spec["priorityClassName"].as_str().filter(|name| !name.is_empty());
-    let class = match named {
-        Some(name) => store.get(KindId::PRIORITY_CLASS, "", name).cloned(),
-        // With several global defaults, a real server takes the lowest.
-        None => store
-            .list(KindId::PRIORITY_CLASS, None)
-            .filter(|class| class["globalDefault"] == true)
-            .min_by_key(|class| class["value"].as_i64())
-            .cloned(),
+    let Some(priority) = priority_of(store, spec) else {
+        set_default(spec, "priority", || json!(0));
+        return set_default(spec, "preemptionPolicy", || json!("PreemptLowerPriority"));
     };
-    let policy = match class {
-        Some(class) => {
-            spec["priorityClassName"] = class["metadata"]["name"].clone();
-            spec["priority"] = class["value"].clone();
-            class["preemptionPolicy"].clone()
-        }
-        None => {
-            set_default(spec, "priority", || json!(0));
-            Value::Null
-        }
-    };
-    let policy = if policy.is_null() { json!("PreemptLowerPriority") } else { policy };
-    set_default(spec, "preemptionPolicy", || policy);
+    if !priority.class.is_empty() {
+        spec["priorityClassName"] = json!(priority.class);
+        spec["priority"] = json!(priority.value);
+    }
+    set_default(spec, "priority", || json!(priority.value));
+    set_default(spec, "preemptionPolicy", || json!(priority.policy));
 }
 
 pub(super) fn add_default_tolerations(spec: &mut Value) {

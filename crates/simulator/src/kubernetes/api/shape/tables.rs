@@ -1,5 +1,7 @@
 //! The shapes of the kinds, limited to the fields that matter here.
 
+mod storage;
+
 use super::Shape::{self, Any, Fields, Flag, List, Map, Quantity, Text, Whole, WholeOrText};
 use crate::kubernetes::kinds::KindId;
 
@@ -140,7 +142,20 @@ static POD_SPEC: Shape = Fields(&[
     ("overhead", &QUANTITIES),
     ("resources", &RESOURCES),
     ("securityContext", &OBJECT),
-    ("volumes", &OBJECTS),
+    (
+        "volumes",
+        &List(&Fields(&[
+            ("name", &Text),
+            ("persistentVolumeClaim", &Fields(&[("claimName", &Text), ("readOnly", &Flag)])),
+            (
+                "ephemeral",
+                &Fields(&[(
+                    "volumeClaimTemplate",
+                    &Fields(&[("metadata", &METADATA), ("spec", &storage::CLAIM_SPEC)]),
+                )]),
+            ),
+        ])),
+    ),
 ]);
 
 static CONDITIONS: Shape = List(&Fields(&[
@@ -217,7 +232,7 @@ static WORKLOAD_SPEC: Shape = Fields(&[
             ("rollingUpdate", &Fields(&[("partition", &Whole), ("maxUnavailable", &WholeOrText)])),
         ]),
     ),
-    ("volumeClaimTemplates", &OBJECTS),
+    ("volumeClaimTemplates", &List(&Fields(&[("metadata", &METADATA), ("spec", &storage::CLAIM_SPEC)]))),
 ]);
 
 static WORKLOAD_STATUS: Shape = Fields(&[
@@ -333,6 +348,13 @@ pub(super) fn shape_of(kind: KindId) -> &'static Shape {
         KindId::CONFIG_MAP => &CONFIG_MAP,
         KindId::SECRET => &SECRET,
         KindId::PRIORITY_CLASS => &PRIORITY_CLASS,
+        KindId::PERSISTENT_VOLUME => &storage::VOLUME,
+        KindId::PERSISTENT_VOLUME_CLAIM => &storage::CLAIM,
+        KindId::STORAGE_CLASS => &storage::STORAGE_CLASS,
+        KindId::CSI_NODE => &storage::CSI_NODE,
+        KindId::CSI_DRIVER => &storage::CSI_DRIVER,
+        KindId::CSI_STORAGE_CAPACITY => &storage::CSI_STORAGE_CAPACITY,
+        KindId::VOLUME_ATTACHMENT => &storage::VOLUME_ATTACHMENT,
         _ => &OTHER,
     }
 }
