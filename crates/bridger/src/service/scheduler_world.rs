@@ -100,7 +100,7 @@ mod tests {
             metadata: {name: p, namespace: a, uid: u}\n  spec:\n    containers:\n    - {name: c, resources: {requests: \
             {cpu: \"1\"}}}\n";
         let events = read_text(json).expect("a list");
-        assert_eq!(events.len(), 16, "{events:?}");
+        assert_eq!(events.len(), 2 * model::KUBERNETES_SOURCES.len() + 2, "{events:?}");
         assert_eq!(events, read_text(yaml).expect("the same list"));
     }
 
