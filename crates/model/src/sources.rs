@@ -223,11 +223,12 @@ mod tests {
         }
     }
 
-    const FOR_SCHEDULING: [&str; 11] = [
+    const FOR_SCHEDULING: [&str; 12] = [
         "services",
         "replicationcontrollers",
         "replicasets",
         "statefulsets",
+        "poddisruptionbudgets",
         "persistentvolumeclaims",
         "persistentvolumes",
         "storageclasses",

@@ -383,7 +383,12 @@ mod tests {
                 Purpose::Schedule,
                 Parts::RUN,
                 false,
-                &[&["create pods/binding", "get pods", "delete pods", "patch pods/status", "create events"], &lease],
+                &[
+                    &["create pods/binding", "get pods", "delete pods", "patch pods/status"],
+                    &["patch persistentvolumes", "patch persistentvolumeclaims"],
+                    &["create events"],
+                    &lease,
+                ],
             ),
         ];
         for (purpose, on, dry_run, expected) in cases {
@@ -398,7 +403,7 @@ mod tests {
             assert_eq!(watched(purpose), 2 * 3, "{purpose:?}");
         }
         for purpose in [Purpose::Explain, Purpose::Snapshot, Purpose::Schedule] {
-            assert_eq!(watched(purpose), 2 * model::KUBERNETES_SOURCES.len(), "{purpose:?}");
+            assert_eq!(watched(purpose), 2 * 14, "{purpose:?}");
         }
     }
 }

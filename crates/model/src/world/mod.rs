@@ -524,6 +524,11 @@ impl World {
         self.pods.nominated_node(id)
     }
 
+    /// Whether a scheduler preempts the pod: its condition DisruptionTarget says so.
+    pub fn is_preempted(&self, id: PodId) -> bool {
+        self.pods.is_preempted(id)
+    }
+
     pub fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
         self.pods.iter()
     }

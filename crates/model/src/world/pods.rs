@@ -41,19 +41,21 @@ pub struct Pod {
     pub volumes: Option<Arc<PodVolumes>>,
     binding: Option<Binding>,
     generation: Generation,
-    /// `status.startTime`, in seconds since 1970; [`NOT_STARTED`] if it has none. An `Option` would take twice the memory.
-    started_s: i64,
+    /// `status.startTime`, in seconds since 1970; [`NOT_STARTED`] if it has none. Small, because there are so many pods.
+    started_s: u32,
     /// The watch has not reported it yet.
     is_only_assumed: bool,
-    /// A scheduler preempts it.
-    pub preempted: bool,
     pub finished: bool,
     pub terminating: bool,
     /// Its anti-affinity between nodes does not apply between hosts.
     pub lift_off: bool,
 }
 
-const NOT_STARTED: i64 = i64::MAX;
+const NOT_STARTED: u32 = u32::MAX;
+
+fn started(facts: &PodFacts) -> u32 {
+    facts.started_s.and_then(|started| u32::try_from(started).ok()).unwrap_or(NOT_STARTED)
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Binding {
@@ -81,7 +83,7 @@ impl Pod {
 
     /// When its kubelet accepted it, in seconds since 1970.
     pub fn started_s(&self) -> Option<i64> {
-        Some(self.started_s).filter(|started| *started != NOT_STARTED)
+        Some(self.started_s).filter(|started| *started != NOT_STARTED).map(i64::from)
     }
 
     /// It is being bound, and the watch has not confirmed it yet.
@@ -113,6 +115,8 @@ pub(crate) struct Pods {
     volumes: Shared<PodVolumes>,
     /// The nominated nodes, for the few pods that have one.
     nominated: FxHashMap<PodId, Box<str>>,
+    /// The pods that a scheduler preempts.
+    preempted: FxHashSet<PodId>,
     /// The number of assumed pods.
     assumed: usize,
     /// The pods that are not finished and are unbound, terminating or have preferred terms.
@@ -191,7 +195,7 @@ impl Pods {
         if let Some(pod) = self.arena.get_mut(id) {
             (pod.uid, pod.generation, pod.is_only_assumed) = (uid, generation, false);
             (pod.finished, pod.terminating) = (facts.finished, facts.terminating);
-            (pod.started_s, pod.preempted) = (facts.started_s.unwrap_or(NOT_STARTED), facts.preempted);
+            pod.started_s = started(facts);
             (pod.lift_off, pod.preferred_terms) = (facts.lift_off, preferred_terms(facts));
             let owner = std::mem::replace(&mut pod.owner, owner);
             let node_affinity = std::mem::replace(&mut pod.node_affinity, node_affinity);
@@ -208,6 +212,16 @@ impl Pods {
             Some(node) => self.nominated.insert(id, node.as_str().into()),
             None => self.nominated.remove(&id),
         };
+        if facts.preempted {
+            self.preempted.insert(id);
+        } else {
+            self.preempted.remove(&id);
+        }
+    }
+
+    /// Whether a scheduler preempts the pod.
+    pub(crate) fn is_preempted(&self, id: PodId) -> bool {
+        self.preempted.contains(&id)
     }
 
     /// The node on which preemption makes room for the pod.
@@ -277,9 +291,8 @@ impl Pods {
             volumes: self.acquire_volumes(facts),
             binding: None,
             generation,
-            started_s: facts.started_s.unwrap_or(NOT_STARTED),
+            started_s: started(facts),
             is_only_assumed: false,
-            preempted: facts.preempted,
             finished: facts.finished,
             terminating: facts.terminating,
             lift_off: facts.lift_off,
@@ -328,6 +341,7 @@ impl Pods {
         let Some(pod) = self.arena.remove(id) else { return };
         self.note(id);
         self.nominated.remove(&id);
+        self.preempted.remove(&id);
         self.by_name.remove(id, &(pod.namespace, &*pod.name));
         self.release(pod.owner, pod.node_affinity, pod.scheduling, pod.volumes);
         interner.release(pod.namespace);

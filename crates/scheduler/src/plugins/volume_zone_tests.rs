@@ -27,7 +27,8 @@ fn world_with(volume: VolumeFacts, node: &[(&str, &str)]) -> World {
 
 #[test]
 fn a_node_must_be_in_the_zone_and_region_of_the_volume() {
-    let cases: &[(&[(&str, &str)], &[(&str, &str)], bool)] = &[
+    type Labels<'a> = &'a [(&'a str, &'a str)];
+    let cases: &[(Labels<'_>, Labels<'_>, bool)] = &[
         (&[(BETA_ZONE, "a")], &[], true),
         (&[(BETA_ZONE, "a")], &[(BETA_ZONE, "a"), ("other", "x")], true),
         (&[(BETA_REGION, "r")], &[(BETA_REGION, "r")], true),

@@ -76,8 +76,9 @@ pub(crate) fn ineligible(cycle: &Cycle<'_>, rejected: &dyn RejectedNodes) -> Opt
     if rejected.rejection(nominated).is_some_and(|rejection| !rejection.resolvable) {
         return None;
     }
-    let is_leaving = |pod: &model::PodId| {
-        let pod = cycle.world.pod(*pod).filter(|pod| pod.terminating && pod.preempted && !pod.finished);
+    let is_leaving = |id: &model::PodId| {
+        let pod = cycle.world.pod(*id).filter(|pod| pod.terminating && !pod.finished);
+        let pod = pod.filter(|_| cycle.world.is_preempted(*id));
         pod.is_some_and(|pod| pod.priority() < cycle.facts().priority)
     };
     let leaves = cycle.world.pods_on(nominated).iter().any(is_leaving);
