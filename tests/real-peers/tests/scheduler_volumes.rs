@@ -238,7 +238,11 @@ async fn a_pod_is_bound_although_bridger_is_killed_while_it_waits_for_the_volume
     ensure!(stage.bound_to("p").await? == node && stage.bound_to("other").await? == node, "not on {node}");
     let volumes = stage.volumes.list(&ListParams::default()).await?.items;
     ensure!(volumes.len() == 1, "{} volumes", volumes.len());
-    let metrics = bridger.get("/metrics").await?;
-    ensure!(metrics.contains("scheduler_cache_size{type=\"assumed_pods\"} 0"), "assumed pods are left:\n{metrics}");
-    Ok(())
+    eventually(SOON, || async {
+        let metrics = bridger.get("/metrics").await?;
+        let assumed = metrics.lines().find(|line| line.starts_with("scheduler_cache_size{type=\"assumed_pods\"}"));
+        ensure!(assumed.is_some_and(|line| line.ends_with(" 0")), "assumed pods are left: {assumed:?}");
+        Ok(())
+    })
+    .await
 }

@@ -42,9 +42,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     embedded::runtime()?.block_on(async {
         let state = read_rules(&settings, Purpose::Record).await?;
         let command = async |state| match (&arguments.restore, &arguments.from_namespace) {
-            (Some(rule), _) => restore(state, rule, arguments.yes).await,
+            (Some(rule), _) => Box::pin(restore(state, rule, arguments.yes)).await,
             (None, Some(from)) => move_record(&state, from, &settings.record_namespace, arguments.yes).await,
-            (None, None) => adopt(state, arguments.yes).await,
+            (None, None) => Box::pin(adopt(state, arguments.yes)).await,
         };
         Box::pin(state.write(command)).await
     })

@@ -403,7 +403,7 @@ mod tests {
             assert_eq!(watched(purpose), 2 * 3, "{purpose:?}");
         }
         for purpose in [Purpose::Explain, Purpose::Snapshot, Purpose::Schedule] {
-            assert_eq!(watched(purpose), 2 * 14, "{purpose:?}");
+            assert_eq!(watched(purpose), 2 * model::KUBERNETES_SOURCES.len(), "{purpose:?}");
         }
     }
 }

@@ -96,7 +96,7 @@ impl World {
         let placed_on = pod.placed_on();
         Some(Standing {
             facts: Arc::clone(pod.scheduling.as_ref()?),
-            volumes: pod.volumes.clone(),
+            volumes: self.pods.volumes_of(id).cloned(),
             namespace: pod.namespace,
             labels: Arc::clone(self.affinity.labels_of(id)?),
             owner: pod.owner.clone(),

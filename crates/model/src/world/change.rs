@@ -114,7 +114,7 @@ impl PodState {
             terminating: pod.terminating,
             lift_off: pod.lift_off,
             scheduling: pod.scheduling.clone(),
-            volumes: pod.volumes.clone(),
+            volumes: world.pod_volumes(id).cloned(),
             labels: world.pod_profile_labels(id).cloned(),
             node_affinity: pod.node_affinity.clone(),
             nominated_node: nominated_node.map(Into::into),

@@ -37,7 +37,7 @@ use crate::storage::arena::{ClusterId, HostId, NodeId, PodId, VmId};
 use crate::storage::intern::{Interner, Symbol};
 use crate::storage::node_set::NodeSet;
 use crate::storage::uid::Uid;
-use crate::volumes::{CsiNodes, VolumeKind, Volumes};
+use crate::volumes::{CsiNodes, PodVolumes, VolumeKind, Volumes};
 
 #[derive(Debug, Default)]
 pub struct World {
@@ -527,6 +527,11 @@ impl World {
     /// Whether a scheduler preempts the pod: its condition DisruptionTarget says so.
     pub fn is_preempted(&self, id: PodId) -> bool {
         self.pods.is_preempted(id)
+    }
+
+    /// The volumes of a pod that matter for its placement, shared by pods with equal lists; `None` if it has none.
+    pub fn pod_volumes(&self, id: PodId) -> Option<&Arc<PodVolumes>> {
+        self.pods.volumes_of(id)
     }
 
     pub fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {

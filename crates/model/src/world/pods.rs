@@ -36,9 +36,6 @@ pub struct Pod {
     pub preferred_terms: u32,
     /// What a scheduler reads from it, shared by equal pods; `None` if no scheduler runs.
     pub scheduling: Option<Arc<PodSchedulingFacts>>,
-    /// The volumes that matter for its placement, shared by pods with equal lists; `None` if there are none. Apart from
-    /// `scheduling`, because the pods of a StatefulSet differ in them.
-    pub volumes: Option<Arc<PodVolumes>>,
     binding: Option<Binding>,
     generation: Generation,
     /// `status.startTime`, in seconds since 1970; [`NOT_STARTED`] if it has none. Small, because there are so many pods.
@@ -113,6 +110,9 @@ pub(crate) struct Pods {
     node_affinities: Shared<NodeAffinityFacts>,
     schedulings: Shared<PodSchedulingFacts>,
     volumes: Shared<PodVolumes>,
+    /// The volumes that matter for placement, for the pods that have any. Apart from `schedulings`, because the pods of
+    /// a StatefulSet differ in them.
+    volumes_of: FxHashMap<PodId, Arc<PodVolumes>>,
     /// The nominated nodes, for the few pods that have one.
     nominated: FxHashMap<PodId, Box<str>>,
     /// The pods that a scheduler preempts.
@@ -178,6 +178,7 @@ impl Pods {
             return id;
         };
         self.nominate(id, facts);
+        self.set_volumes(id, facts);
         // The pod already holds a use of its namespace.
         interner.release(namespace);
         let uid = Uid::from(facts.uid.as_str());
@@ -191,7 +192,6 @@ impl Pods {
         let owner = facts.owner.as_ref().map(|owner| self.owners.acquire(owner));
         let node_affinity = self.acquire_node_affinity(facts);
         let scheduling = facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling));
-        let volumes = self.acquire_volumes(facts);
         if let Some(pod) = self.arena.get_mut(id) {
             (pod.uid, pod.generation, pod.is_only_assumed) = (uid, generation, false);
             (pod.finished, pod.terminating) = (facts.finished, facts.terminating);
@@ -200,8 +200,7 @@ impl Pods {
             let owner = std::mem::replace(&mut pod.owner, owner);
             let node_affinity = std::mem::replace(&mut pod.node_affinity, node_affinity);
             let scheduling = std::mem::replace(&mut pod.scheduling, scheduling);
-            let volumes = std::mem::replace(&mut pod.volumes, volumes);
-            self.release(owner, node_affinity, scheduling, volumes);
+            self.release(owner, node_affinity, scheduling);
         }
         self.note(id);
         id
@@ -288,7 +287,6 @@ impl Pods {
             node_affinity: self.acquire_node_affinity(facts),
             preferred_terms: preferred_terms(facts),
             scheduling: facts.scheduling.as_ref().map(|scheduling| self.schedulings.acquire(scheduling)),
-            volumes: self.acquire_volumes(facts),
             binding: None,
             generation,
             started_s: started(facts),
@@ -300,6 +298,7 @@ impl Pods {
         let id = self.arena.insert(pod);
         let name = |id| self.arena.get(id).map(|pod| (pod.namespace, &*pod.name)).unwrap_or((namespace, ""));
         self.by_name.insert(id, name);
+        self.set_volumes(id, facts);
         id
     }
 
@@ -308,11 +307,21 @@ impl Pods {
         node_affinity.map(|node_affinity| self.node_affinities.acquire(node_affinity))
     }
 
-    fn acquire_volumes(&mut self, facts: &PodFacts) -> Option<Arc<PodVolumes>> {
-        if facts.volumes.is_empty() {
-            return None;
+    fn set_volumes(&mut self, id: PodId, facts: &PodFacts) {
+        // Acquired before the old list is released: a list that stays keeps its address.
+        let is_empty = facts.volumes.is_empty();
+        let volumes = (!is_empty).then(|| self.volumes.acquire(&PodVolumes(facts.volumes.as_slice().into())));
+        let before = match volumes {
+            Some(volumes) => self.volumes_of.insert(id, volumes),
+            None => self.volumes_of.remove(&id),
+        };
+        if let Some(before) = before {
+            self.volumes.release(&before);
         }
-        Some(self.volumes.acquire(&PodVolumes(facts.volumes.as_slice().into())))
+    }
+
+    pub(crate) fn volumes_of(&self, id: PodId) -> Option<&Arc<PodVolumes>> {
+        self.volumes_of.get(&id)
     }
 
     fn release(
@@ -320,7 +329,6 @@ impl Pods {
         owner: Option<Arc<OwnerFacts>>,
         node_affinity: Option<Arc<NodeAffinityFacts>>,
         scheduling: Option<Arc<PodSchedulingFacts>>,
-        volumes: Option<Arc<PodVolumes>>,
     ) {
         if let Some(owner) = owner {
             self.owners.release(&owner);
@@ -331,9 +339,6 @@ impl Pods {
         if let Some(scheduling) = scheduling {
             self.schedulings.release(&scheduling);
         }
-        if let Some(volumes) = volumes {
-            self.volumes.release(&volumes);
-        }
     }
 
     pub(crate) fn remove(&mut self, id: PodId, interner: &mut Interner) {
@@ -343,7 +348,10 @@ impl Pods {
         self.nominated.remove(&id);
         self.preempted.remove(&id);
         self.by_name.remove(id, &(pod.namespace, &*pod.name));
-        self.release(pod.owner, pod.node_affinity, pod.scheduling, pod.volumes);
+        self.release(pod.owner, pod.node_affinity, pod.scheduling);
+        if let Some(volumes) = self.volumes_of.remove(&id) {
+            self.volumes.release(&volumes);
+        }
         interner.release(pod.namespace);
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::volumes::{CsiNodeFacts, PodVolume, VolumeObject};
-use model::{NodeId, NodeSet, Pod, PodId, World};
+use model::{NodeId, NodeSet, PodId, World};
 
 use super::volumes::{
     CLAIM, Claims, CountedVolume, changes_own_claim, claim_of, is_added, is_owned, namespace_of, not_found,
@@ -28,8 +28,8 @@ pub struct State {
     applies: bool,
 }
 
-fn applies(pod: &Pod) -> bool {
-    volumes_of(pod).any(PodVolume::is_attachable)
+fn applies(cycle: &Cycle<'_>) -> bool {
+    volumes_of(cycle).any(PodVolume::is_attachable)
 }
 
 /// The volumes of the pod to be placed.
@@ -46,7 +46,7 @@ impl<'a> Wanted<'a> {
     fn of(cycle: &Cycle<'a>) -> Self {
         let Cycle { world, pod, .. } = *cycle;
         let mut wanted = Self::default();
-        for volume in volumes_of(pod) {
+        for volume in volumes_of(cycle) {
             if let PodVolume::InTree(volume) = volume {
                 match CountedVolume::of_in_tree(volume) {
                     Some(Ok(counted)) => {
@@ -127,7 +127,7 @@ impl Plugin for NodeVolumeLimits {
     }
 
     fn still_holds(&self, cycle: &Cycle<'_>, state: &State) -> bool {
-        !state.applies && !applies(cycle.pod)
+        !state.applies && !applies(cycle)
     }
 
     fn woken_by(&self) -> ChangeKinds {
@@ -142,7 +142,7 @@ impl Plugin for NodeVolumeLimits {
         match (&changed.before, &changed.after) {
             (Some(VolumeObject::CsiNode(before)), Some(VolumeObject::CsiNode(after))) => has_more_room(before, after),
             (_, Some(VolumeObject::Claim(_))) => is_added(change) && changes_own_claim(waiting, change, Claims::All),
-            (Some(VolumeObject::Attachment(detached)), None) => volumes_of(waiting.pod).any(|volume| match volume {
+            (Some(VolumeObject::Attachment(detached)), None) => volumes_of(waiting).any(|volume| match volume {
                 PodVolume::Claim(_) => true,
                 PodVolume::InTree(volume) => {
                     let is_unknown = volume.plugin.is_migrated() && volume.migrated.is_err();
@@ -166,7 +166,7 @@ fn has_more_room(before: &CsiNodeFacts, after: &CsiNodeFacts) -> bool {
 
 impl PreFilter for NodeVolumeLimits {
     fn pre_filter(&self, cycle: &Cycle<'_>, state: &mut State) -> Result<Option<NodeSet>, Status> {
-        state.applies = applies(cycle.pod);
+        state.applies = applies(cycle);
         if state.applies { Ok(None) } else { Err(Status::Skip) }
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use model::volumes::{AccessMode, PodVolumes};
-use model::{NodeId, NodeSet, Pod, PodId, World};
+use model::{NodeId, NodeSet, PodId, World};
 
 use super::volumes::{
     CLAIM, Claims, changes_own_claim, claim_of, is_added, named_claims, namespace_of, not_found, pods_with_volumes,
@@ -30,23 +30,24 @@ pub struct State {
     applies: bool,
     /// The names of the pod's claims that only one pod may use.
     exclusive: BTreeSet<String>,
-    /// How often placed pods use these claims.
+    /// How often placed pods use these claims: once for each claim in use, and more or less in a trial.
     uses: i64,
 }
 
-fn applies(pod: &Pod) -> bool {
-    named_claims(pod).next().is_some() || has_disks(pod)
+fn applies(cycle: &Cycle<'_>) -> bool {
+    named_claims(cycle.world, cycle.pod_id).next().is_some() || disks(cycle).is_some()
 }
 
-fn has_disks(pod: &Pod) -> bool {
-    pod.volumes.as_ref().is_some_and(|volumes| volumes.disks().next().is_some())
+/// The pod's volumes, if there are disks among them.
+fn disks<'a>(cycle: &Cycle<'a>) -> Option<&'a PodVolumes> {
+    let volumes = cycle.world.pod_volumes(cycle.pod_id)?;
+    volumes.disks().next().is_some().then_some(volumes)
 }
 
 impl State {
     /// As upstream, claims are compared by name alone, so that a pod of another namespace may count in a trial.
     fn uses_by(&self, world: &World, pod: PodId) -> i64 {
-        let pod = world.pod(pod);
-        let uses = pod.into_iter().flat_map(named_claims).filter(|claim| self.exclusive.contains(*claim)).count();
+        let uses = named_claims(world, pod).filter(|claim| self.exclusive.contains(*claim)).count();
         i64::try_from(uses).unwrap_or(i64::MAX)
     }
 }
@@ -60,7 +61,7 @@ impl Plugin for VolumeRestrictions {
     }
 
     fn still_holds(&self, cycle: &Cycle<'_>, state: &State) -> bool {
-        !state.applies && !applies(cycle.pod)
+        !state.applies && !applies(cycle)
     }
 
     fn woken_by(&self) -> ChangeKinds {
@@ -75,7 +76,8 @@ impl Plugin for VolumeRestrictions {
             return is_added(change) && changes_own_claim(waiting, change, Claims::Named);
         }
         let Some(gone) = &change.pod else { return true };
-        let (Some(own), Some(volumes)) = (&waiting.pod.volumes, &gone.volumes) else { return false };
+        let own = waiting.world.pod_volumes(waiting.pod_id);
+        let (Some(own), Some(volumes)) = (own, &gone.volumes) else { return false };
         let shares_claim = || own.claims().any(|claim| volumes.claims().any(|other| other == claim));
         gone.namespace == Some(waiting.pod.namespace) && (own.conflict_with(volumes) || shares_claim())
     }
@@ -84,8 +86,8 @@ impl Plugin for VolumeRestrictions {
 impl PreFilter for VolumeRestrictions {
     fn pre_filter(&self, cycle: &Cycle<'_>, state: &mut State) -> Result<Option<NodeSet>, Status> {
         let Cycle { world, pod, .. } = *cycle;
-        state.applies = applies(pod);
-        for name in named_claims(pod) {
+        state.applies = applies(cycle);
+        for name in named_claims(world, cycle.pod_id) {
             let claim = claim_of(world, pod, name).ok_or_else(|| Status::unresolvable(not_found(CLAIM, name)))?;
             if claim.access_modes.contains(&AccessMode::ReadWriteOncePod) {
                 state.exclusive.insert(claim.name.clone());
@@ -93,24 +95,16 @@ impl PreFilter for VolumeRestrictions {
         }
         let namespace = namespace_of(world, pod);
         let used = state.exclusive.iter().filter(|claim| world.is_claim_used(namespace, claim)).count();
-        state.uses = i64::try_from(used).unwrap_or(i64::MAX);
-        if state.uses == 0 && !has_disks(pod) { Err(Status::Skip) } else { Ok(None) }
-    }
-
-    fn add_pod(&self, cycle: &Cycle<'_>, state: &mut State, added: PodId, _: NodeId) -> Status {
-        state.uses += state.uses_by(cycle.world, added);
-        Status::Success
-    }
-
-    fn remove_pod(&self, cycle: &Cycle<'_>, state: &mut State, removed: PodId, _: NodeId) -> Status {
-        state.uses -= state.uses_by(cycle.world, removed);
-        Status::Success
+        let added: i64 = cycle.view.added().iter().map(|(pod, _)| state.uses_by(world, *pod)).sum();
+        let removed: i64 = cycle.view.removed().iter().map(|pod| state.uses_by(world, *pod)).sum();
+        state.uses = i64::try_from(used).unwrap_or(i64::MAX) + added - removed;
+        if state.uses <= 0 && disks(cycle).is_none() { Err(Status::Skip) } else { Ok(None) }
     }
 }
 
 impl Filter for VolumeRestrictions {
     fn filter_all(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet, rejections: &mut Rejections) {
-        let own = cycle.pod.volumes.as_deref().filter(|_| has_disks(cycle.pod));
+        let own = disks(cycle);
         let is_in_conflict = |own: &PodVolumes, node: NodeId| {
             pods_with_volumes(cycle, node).any(|(_, volumes)| own.conflict_with(volumes))
         };

@@ -1,5 +1,6 @@
 //! Cases of upstream's `volume_restrictions_test.go`.
 
+use model::View;
 use model::event::{Event, PodFacts};
 use model::volumes::{ClaimFacts, Disk, PodVolume};
 
@@ -90,22 +91,34 @@ fn an_exclusive_claim_has_room_for_one_pod() {
 }
 
 #[test]
-fn a_trial_without_the_pod_that_uses_the_claim_succeeds() {
+fn a_trial_counts_the_pods_that_it_adds_and_removes() {
     let events = vec![
         applied(exclusive("data")),
         Event::PodApplied(pod_using("there", claims(&["data"]), Some("n1"))),
+        Event::PodApplied(pod_using("nominated", claims(&["data"]), None)),
         Event::PodApplied(pod_using("new", claims(&["data"]), None)),
     ];
     let world = world_of(vec![labelled("n1", &[])], events);
     let id = |name: &str| world.pod_id(NAMESPACE, name).expect("a pod");
-    let cycle = Cycle::of(&world, id("new")).expect("a cycle");
-    let mut state = State::default();
-    assert!(VolumeRestrictions.pre_filter(&cycle, &mut state).is_ok());
     let node = world.node_id("n1").expect("a node");
-    VolumeRestrictions.remove_pod(&cycle, &mut state, id("there"), node);
-    assert_eq!(state.uses, 0);
-    VolumeRestrictions.add_pod(&cycle, &mut state, id("there"), node);
-    assert_eq!(state.uses, 1);
+    for (view, uses) in [
+        (View::default(), 1),
+        (View::default().without(id("there")), 0),
+        (View::default().with(id("nominated"), node), 2),
+        (View::default().without(id("there")).with(id("nominated"), node), 1),
+    ] {
+        let cycle = Cycle { view: &view, ..Cycle::of(&world, id("new")).expect("a cycle") };
+        let mut state = State::default();
+        let skips = VolumeRestrictions.pre_filter(&cycle, &mut state) == Err(Status::Skip);
+        assert_eq!((state.uses, skips), (uses, uses == 0), "{view:?}");
+        // A second time changes nothing.
+        let status = VolumeRestrictions.add_pod(&cycle, &mut state, id("nominated"), node);
+        assert_eq!((state.uses, status == Status::Skip), (uses, uses == 0), "{view:?}");
+    }
+    // A pod that runs is explained as if it did not.
+    let view = View::default().without(id("there"));
+    let cycle = Cycle { view: &view, ..Cycle::of(&world, id("there")).expect("a cycle") };
+    assert_eq!(VolumeRestrictions.pre_filter(&cycle, &mut State::default()), Err(Status::Skip));
 }
 
 #[test]

@@ -92,7 +92,7 @@ impl Plugin for VolumeZone {
     }
 
     fn still_holds(&self, cycle: &Cycle<'_>, state: &State) -> bool {
-        !state.applies && named_claims(cycle.pod).next().is_none()
+        !state.applies && named_claims(cycle.world, cycle.pod_id).next().is_none()
     }
 
     fn woken_by(&self) -> ChangeKinds {
@@ -121,8 +121,8 @@ impl Plugin for VolumeZone {
 impl PreFilter for VolumeZone {
     fn pre_filter(&self, cycle: &Cycle<'_>, state: &mut State) -> Result<Option<NodeSet>, Status> {
         let Cycle { world, pod, .. } = *cycle;
-        state.applies = named_claims(pod).next().is_some();
-        for name in named_claims(pod) {
+        state.applies = named_claims(world, cycle.pod_id).next().is_some();
+        for name in named_claims(world, cycle.pod_id) {
             if name.is_empty() {
                 return Err(Status::unresolvable("PersistentVolumeClaim had no name"));
             }

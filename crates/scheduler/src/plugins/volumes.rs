@@ -26,17 +26,17 @@ pub(super) fn namespace_of<'a>(world: &'a World, pod: &Pod) -> &'a str {
 }
 
 /// The pod's volumes; none if it has none that matter.
-pub(super) fn volumes_of(pod: &Pod) -> impl Iterator<Item = &PodVolume> {
-    pod.volumes.iter().flat_map(|volumes| volumes.iter())
+pub(super) fn volumes_of<'a>(cycle: &Cycle<'a>) -> impl Iterator<Item = &'a PodVolume> + use<'a> {
+    cycle.world.pod_volumes(cycle.pod_id).into_iter().flat_map(|volumes| volumes.iter())
 }
 
-pub(super) fn has_claims(pod: &Pod) -> bool {
-    pod.volumes.as_ref().is_some_and(|volumes| volumes.has_claims())
+pub(super) fn has_claims(cycle: &Cycle<'_>) -> bool {
+    cycle.world.pod_volumes(cycle.pod_id).is_some_and(|volumes| volumes.has_claims())
 }
 
 /// The names of the claims that the pod names itself.
-pub(super) fn named_claims(pod: &Pod) -> impl Iterator<Item = &str> {
-    pod.volumes.iter().flat_map(|volumes| volumes.claims())
+pub(super) fn named_claims(world: &World, pod: PodId) -> impl Iterator<Item = &str> {
+    world.pod_volumes(pod).into_iter().flat_map(|volumes| volumes.claims())
 }
 
 /// A claim is controlled by the pod: it was created for one of the pod's volumes.
@@ -66,7 +66,7 @@ pub(super) fn changes_own_claim(waiting: &Cycle<'_>, change: &Change, which: Cla
         return false;
     };
     claim.namespace == namespace_of(waiting.world, waiting.pod)
-        && volumes_of(waiting.pod)
+        && volumes_of(waiting)
             .filter(|volume| which == Claims::All || matches!(volume, PodVolume::Claim(_)))
             .filter_map(|volume| volume.claim_name(&waiting.pod.name))
             .any(|name| name == claim.name)
@@ -86,10 +86,7 @@ pub(super) fn pods_with_volumes<'a>(
     let placed = world.volumes_on(node).into_iter().flat_map(|on_node| on_node.pods.iter().copied());
     let placed = placed.filter(move |pod| !view.removed().contains(pod));
     let added = view.added().iter().filter(move |(_, on)| *on == node).map(|(pod, _)| *pod);
-    placed.chain(added).filter_map(move |pod: PodId| {
-        let pod = world.pod(pod)?;
-        Some((pod, pod.volumes.as_deref()?))
-    })
+    placed.chain(added).filter_map(move |pod: PodId| Some((world.pod(pod)?, &**world.pod_volumes(pod)?)))
 }
 
 /// A volume as a limit counts it. An unbound claim stands for the volume that will be provisioned for it.

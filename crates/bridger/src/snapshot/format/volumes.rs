@@ -45,6 +45,7 @@ pub(super) enum Object {
 
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "AccessMode")]
+#[expect(clippy::enum_variant_names, reason = "the names of Kubernetes")]
 enum Access {
     ReadWriteOnce,
     ReadOnlyMany,

@@ -55,7 +55,7 @@ impl PodClaims {
     fn usable(cycle: &Cycle<'_>) -> Result<Vec<Arc<ClaimFacts>>, String> {
         let Cycle { world, pod, .. } = *cycle;
         let mut claims = Vec::new();
-        for volume in volumes_of(pod) {
+        for volume in volumes_of(cycle) {
             let Some(name) = volume.claim_name(&pod.name) else { continue };
             let is_ephemeral = matches!(volume, PodVolume::Ephemeral(_));
             let Some(claim) = claim_of(world, pod, &name) else {

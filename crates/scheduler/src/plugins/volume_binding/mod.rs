@@ -68,7 +68,7 @@ struct Stamp {
 impl Stamp {
     fn of(cycle: &Cycle<'_>) -> Option<Self> {
         let (volumes, nodes) = (cycle.world.volumes().changes(), cycle.world.scheduling_nodes_changed());
-        has_claims(cycle.pod).then_some(Self { pod: cycle.pod_id, volumes, nodes })
+        has_claims(cycle).then_some(Self { pod: cycle.pod_id, volumes, nodes })
     }
 }
 
@@ -113,7 +113,7 @@ impl Plugin for VolumeBinding {
             (before, Some(VolumeObject::CsiDriver(after))) => {
                 let tracked = matches!(before, Some(VolumeObject::CsiDriver(before)) if before.storage_capacity);
                 let uses = |volume: &PodVolume| matches!(volume, PodVolume::Csi(driver) if *driver == after.name);
-                tracked && !after.storage_capacity && volumes_of(waiting.pod).any(uses)
+                tracked && !after.storage_capacity && volumes_of(waiting).any(uses)
             }
             (Some(VolumeObject::StorageCapacity(before)), Some(VolumeObject::StorageCapacity(after))) => {
                 after.largest_bytes > before.largest_bytes
