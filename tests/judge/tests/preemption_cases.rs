@@ -108,7 +108,7 @@ fn an_empty_selector_protects_nothing_upstream_and_everything_where_it_is_correc
     assert_eq!(victims(&world), (vec!["low".to_owned()], 0));
     assert_eq!(victims(&world.with_budgets_as_documented()), (vec!["low".to_owned()], 1));
     // A nil selector protects nothing in either.
-    let mut none = world.clone();
+    let mut none = world;
     remove(&mut none.pod_disruption_budgets[0]["spec"], "selector");
     assert_eq!(victims(&none.with_budgets_as_documented()), (vec!["low".to_owned()], 0));
 }

@@ -114,7 +114,7 @@ const MISREADINGS: &[Misreading] = &[
         });
     }),
     ("a volume's node affinity is ignored", |world| {
-        volumes(world, |volume| remove(&mut volume["spec"], "nodeAffinity"))
+        volumes(world, |volume| remove(&mut volume["spec"], "nodeAffinity"));
     }),
     ("a claim's selector is ignored", |world| claims(world, |claim| remove(&mut claim["spec"], "selector"))),
     ("volumeMode is ignored", |world| everywhere(world, |value| remove(value, "volumeMode"))),
