@@ -27,8 +27,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use engine::counters::Counters;
 use engine::runtime::{EventRecorder, Heartbeats, Lease, RuntimeStats, SharedWorld, Stalled};
-use model::{Part, Parts};
 use model::event::VcenterId;
+use model::{Part, Parts};
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
