@@ -16,8 +16,8 @@ use super::{ANY, Metrics, parsed};
 const SOON: Duration = Duration::from_secs(120);
 /// Of each scheduler. A cycle of Bridger's is measured with a probability of 1 to 10: of so many cycles all points are.
 const FITTING: usize = 200;
-const HUGE: usize = 100;
-const GATED: usize = 3;
+const HUGE: usize = 120;
+const GATED: usize = 120;
 
 /// Stable and beta families of kube-scheduler that Bridger does not have; docs/scheduler.md says why.
 const LACKING: &[&str] =
