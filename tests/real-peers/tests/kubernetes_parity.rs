@@ -3,6 +3,11 @@
 //! Each step records what a client can observe: the status code, and the parts of the body that do not depend on time.
 //! If the two differ, the embedded API is wrong.
 
+#[path = "kubernetes_parity/priorities.rs"]
+mod priorities;
+#[path = "kubernetes_parity/storage.rs"]
+mod storage;
+
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -536,6 +541,11 @@ async fn scenario(client: Client, has_controllers: bool) -> Result<Vec<String>> 
     watches(&mut witness).await?;
     binding_and_eviction(&mut witness).await?;
     subresources(&mut witness).await?;
+    priorities::classes(&mut witness).await?;
+    priorities::nominations(&mut witness).await?;
+    storage::claims_and_volumes(&mut witness).await?;
+    storage::classes_and_drivers(&mut witness).await?;
+    storage::tables(&mut witness).await?;
     expired_versions(&mut witness).await?;
     Ok(witness.observed)
 }
@@ -554,6 +564,6 @@ async fn the_embedded_api_answers_as_the_real_one_does() -> Result<()> {
         .collect();
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n\n"));
     assert_eq!(real.len(), embedded.len());
-    assert!(real.len() > 70, "only {} observations", real.len());
+    assert!(real.len() > 120, "only {} observations", real.len());
     Ok(())
 }

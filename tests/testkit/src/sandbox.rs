@@ -41,6 +41,11 @@ impl Sandbox {
     }
 
     #[must_use]
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    #[must_use]
     pub fn govc_url(&self) -> &str {
         &self.govc_url
     }

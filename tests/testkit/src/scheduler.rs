@@ -1,14 +1,16 @@
-//! Runs a real kube-scheduler on a [`ControlPlane`], or a program with its command line.
+//! Runs a real kube-scheduler on a [`ControlPlane`] or on a [`Sandbox`], or a program with its command line.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use peers::Peers;
 use tokio::net::TcpStream;
 
 use crate::control_plane::{ControlPlane, client_of, http_get};
 use crate::ports;
 use crate::process::Process;
+use crate::sandbox::Sandbox;
 use crate::workdir::Workdir;
 
 const PROGRAM: &str = "kube-scheduler";
@@ -49,8 +51,26 @@ impl Scheduler {
         Scheduler::start_as(control_plane, kubeconfig, PROGRAM, Some(config)).await
     }
 
+    /// Starts it on a sandbox, which has to run without its own placer.
+    pub async fn start_on(sandbox: &Sandbox) -> Result<Scheduler> {
+        let kubeconfig = sandbox.kubeconfig();
+        Scheduler::start_with(sandbox.peers(), kubeconfig, kubeconfig, PROGRAM, None).await
+    }
+
     async fn start_as(
         control_plane: &ControlPlane,
+        kubeconfig: &Path,
+        program: &str,
+        config: Option<serde_json::Value>,
+    ) -> Result<Scheduler> {
+        let reviews = control_plane.kubeconfig();
+        Scheduler::start_with(control_plane.peers(), reviews, kubeconfig, program, config).await
+    }
+
+    /// `reviews` is the kubeconfig for questions about the program's own clients.
+    async fn start_with(
+        peers: &Peers,
+        reviews: &Path,
         kubeconfig: &Path,
         program: &str,
         config: Option<serde_json::Value>,
@@ -61,8 +81,8 @@ impl Scheduler {
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={port}"),
             "--leader-elect=false".to_owned(),
-            format!("--authentication-kubeconfig={}", control_plane.kubeconfig().display()),
-            format!("--authorization-kubeconfig={}", control_plane.kubeconfig().display()),
+            format!("--authentication-kubeconfig={}", reviews.display()),
+            format!("--authorization-kubeconfig={}", reviews.display()),
             // The default paths, and two more: no test is about who may read metrics.
             "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics,/metrics/resources".to_owned(),
         ];
@@ -75,7 +95,7 @@ impl Scheduler {
                 arguments.push(format!("--config={}", file.display()));
             }
         }
-        let path = control_plane.peers().program(program);
+        let path = peers.program(program);
         let mut process = Process::start(workdir.path(), program, &path, &arguments)?;
         let listening = process.until(READY_WITHIN, async |_| TcpStream::connect(("127.0.0.1", port)).await.ok());
         listening.await.with_context(|| format!("{program} did not start"))?;

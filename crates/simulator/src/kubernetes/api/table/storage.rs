@@ -87,14 +87,11 @@ pub(super) fn columns(kind: KindId) -> Option<&'static [Column]> {
                 ]
             }
         }
+        // A real server has no columns of its own for it.
         KindId::CSI_STORAGE_CAPACITY => {
-            const {
-                &[
-                    NAME,
-                    text("StorageClassName", "The class that the capacity is for."),
-                    text("Capacity", "The free capacity."),
-                ]
-            }
+            const CREATED: Column =
+                Column { name: "Created At", column_type: "date", priority: 0, description: "When it was created." };
+            const { &[NAME, CREATED] }
         }
         KindId::RESOURCE_CLAIM => const { &[NAME, text("State", "Whether the claim is allocated and in use."), AGE] },
         KindId::RESOURCE_SLICE => {
@@ -194,10 +191,7 @@ pub(super) fn cells(kind: KindId, object: &Value, age: &str) -> Option<Value> {
                 age,
             ])
         }
-        KindId::CSI_STORAGE_CAPACITY => {
-            let capacity = plain(&object["capacity"]).unwrap_or_else(|| "<unset>".to_owned());
-            json!([name, or_empty(&object["storageClassName"]), capacity])
-        }
+        KindId::CSI_STORAGE_CAPACITY => json!([name, or_empty(&object["metadata"]["creationTimestamp"])]),
         KindId::RESOURCE_CLAIM => {
             let deleted = object["metadata"]["deletionTimestamp"].is_string();
             let mut states = if deleted { vec!["deleted"] } else { Vec::new() };

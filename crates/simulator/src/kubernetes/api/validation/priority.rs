@@ -33,7 +33,7 @@ pub(super) fn check(class: &Value, errors: &mut Vec<FieldError>) {
         let detail = format!("maximum allowed value of a user defined priority is {HIGHEST_USER_DEFINABLE}");
         errors.push(FieldError::forbidden("value", &detail));
     }
-    let policies = ["Never", "PreemptLowerPriority"];
+    let policies = ["PreemptLowerPriority", "Never"];
     let policy = &class["preemptionPolicy"];
     if !policies.contains(&policy.as_str().unwrap_or("Never")) {
         errors.push(FieldError::not_supported("preemptionPolicy", policy, &policies));
