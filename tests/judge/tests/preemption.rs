@@ -4,6 +4,7 @@
 //! Upstream is asked about the corrected world ([`World::with_budgets_as_documented`]), so that a scheduler that reads
 //! budgets as the API documents them agrees.
 
+mod bridger;
 mod harness;
 mod misread;
 
@@ -41,6 +42,19 @@ fn a_scheduler_that_decides_as_upstream_agrees() {
     for profile in [Profile::Preemption, Profile::Volumes] {
         let mut contestant = Judge::start().unwrap();
         compare(profile, &Worlds::drawn_or_replayed(count(300, 3000)), &mut |world| upstream(&mut contestant, world));
+    }
+}
+
+fn of_bridger(world: &World) -> Result<Preemption, String> {
+    let explained = bridger::decide(world)?.preemption.ok_or("preemption is not tried")?;
+    let as_printed = serde_json::to_value(&explained).map_err(|error| error.to_string())?;
+    serde_json::from_value(as_printed).map_err(|error| error.to_string())
+}
+
+#[test]
+fn bridger_preempts_as_kube_scheduler() {
+    for profile in [Profile::Preemption, Profile::Volumes] {
+        compare(profile, &Worlds::drawn_or_replayed(count(2000, 5000)), &mut of_bridger);
     }
 }
 

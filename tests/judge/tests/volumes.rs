@@ -1,6 +1,7 @@
 //! Compares the plugins for volumes with kube-scheduler's own: every node's verdict, plugin and reasons, and on feasible
 //! nodes the volumes that the pod's claims would get.
 
+mod bridger;
 mod harness;
 mod misread;
 
@@ -71,6 +72,22 @@ fn a_scheduler_that_decides_as_upstream_agrees() {
     compare(&Worlds::drawn_or_replayed(count(300, 3000)), &mut |world| {
         contestant.ask(world).map(|answer| of_judge(&answer)).map_err(|error| error.to_string())
     });
+}
+
+fn of_bridger(world: &World) -> Result<Opinions, String> {
+    let explained = bridger::decide(world)?;
+    let opinion = |node: &scheduler::NodeExplanation| {
+        let mut reasons: Vec<String> = node.reason.iter().flat_map(|it| it.split(", ").map(str::to_owned)).collect();
+        reasons.sort_unstable();
+        let (verdict, plugin) = (format!("{:?}", node.verdict), node.plugin.clone().unwrap_or_default());
+        Opinion { verdict, plugin, reasons, volumes: None }
+    };
+    Ok(explained.nodes.iter().map(|node| (node.name.clone(), opinion(node))).collect())
+}
+
+#[test]
+fn bridger_decides_about_volumes_as_kube_scheduler() {
+    compare(&Worlds::drawn_or_replayed(count(2000, 5000)), &mut of_bridger);
 }
 
 const MISREADINGS: &[Misreading] = &[

@@ -78,8 +78,9 @@ impl<'a> Victims<'a> {
             let unknown = || Rejection { resolvable: false, reasons: Reasons::one("the pod does not fit") };
             return Err(self.trial.rejection().unwrap_or_else(unknown));
         }
-        // Stable, as upstream's for a node with few pods.
-        self.lower.sort_by_key(|lower| lower.importance);
+        // Upstream leaves equally important pods in any order.
+        let name = |lower: &Lower| world.pod(lower.pod).map(|pod| (world.interner().text(pod.namespace), &*pod.name));
+        self.lower.sort_unstable_by(|a, b| a.importance.cmp(&b.importance).then_with(|| name(a).cmp(&name(b))));
         self.budgets.begin();
         for lower in &mut self.lower {
             lower.is_protected = self.budgets.is_used_up_by(lower.pod);
