@@ -86,6 +86,7 @@ fn a_claim_is_read() {
     assert_eq!(read(&plain), VolumeObject::Claim(Arc::new(expected)));
 }
 
+#[allow(clippy::needless_pass_by_value)]
 fn volume(metadata: Value, spec: Value) -> VolumeFacts {
     let mut metadata = metadata;
     metadata["name"] = "pv-1".into();
