@@ -27,6 +27,8 @@ enum PreFiltered {
     Narrowed(NodeSet),
     Skipped,
     Rejected(Rejection),
+    /// An error, which counts unless a plugin before it ends PreFilter.
+    Failed(String),
 }
 
 /// The combined result of all PreFilter plugins.
@@ -105,8 +107,8 @@ impl Filters {
     pub(super) fn refresh(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<(), String> {
         let &Stale { profile, journal, meter, .. } = stale;
         meter.point(ExtensionPoint::PreFilter, || -> Result<&'static str, String> {
-            if self.ask_pre_filters(stale, slots)? {
-                self.put_together(profile);
+            if self.ask_pre_filters(stale, slots) {
+                self.put_together(profile)?;
             }
             Ok(self.outcome.status())
         })?;
@@ -120,7 +122,7 @@ impl Filters {
     }
 
     /// Returns whether any plugin ran.
-    fn ask_pre_filters(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> Result<bool, String> {
+    fn ask_pre_filters(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> bool {
         let &Stale { profile, cycle, meter, .. } = stale;
         let mut asked = false;
         for (answer, &index) in self.pre_filtered.iter_mut().zip(&profile.points.pre_filter) {
@@ -134,10 +136,13 @@ impl Filters {
                 Ok(None) => PreFiltered::All,
                 Ok(Some(nodes)) => PreFiltered::Narrowed(nodes),
                 Err(Status::Skip) => PreFiltered::Skipped,
-                Err(status) => PreFiltered::Rejected(rejection_of(status, name, "PreFilter")?),
+                Err(status) => match rejection_of(status, name, "PreFilter") {
+                    Ok(rejection) => PreFiltered::Rejected(rejection),
+                    Err(error) => PreFiltered::Failed(error),
+                },
             };
         }
-        Ok(asked)
+        asked
     }
 
     /// Lets the first plugin yield that is the only one to reject some node and may yield, then runs its Filter again.
@@ -169,7 +174,7 @@ impl Filters {
         Ok(())
     }
 
-    fn put_together(&mut self, profile: &Profile) {
+    fn put_together(&mut self, profile: &Profile) -> Result<(), String> {
         self.skipped = PluginBits::default();
         self.outside = None;
         let mut narrowed: Option<NodeSet> = None;
@@ -197,6 +202,7 @@ impl Filters {
                         break;
                     }
                 }
+                PreFiltered::Failed(error) => return Err(error.clone()),
             }
         }
         self.outcome = match (rejected, narrowed) {
@@ -218,6 +224,7 @@ impl Filters {
             }
             (None, None) => Outcome::All,
         };
+        Ok(())
     }
 
     fn ask_filters(&mut self, stale: &Stale<'_>, slots: &[Slot]) -> Result<(), String> {

@@ -120,12 +120,13 @@ fn nodes_with_all_keys(cycle: &Cycle<'_>, constraints: &[Constraint<'_>]) -> Nod
 }
 
 /// The counts that a trial adds and removes. As upstream, an added pod counts if the selector matches it, even if the
-/// selector is empty or the pod is being deleted, although neither case counts once the pod is placed.
+/// selector is empty or the pod is being deleted, although neither case counts once the pod is placed; and a removed pod
+/// no longer counts, even if it did not because it is being deleted. The cycle's own pod, if it is placed, is no trial.
 fn shifts(cycle: &Cycle<'_>, group: &SpreadGroup<'_>) -> Vec<(NodeId, i64)> {
     let world = cycle.world;
     let added = cycle.view.added().iter().filter(|(pod, _)| group.selects(world, *pod)).map(|&(_, node)| (node, 1));
-    let is_counted = |pod| group.counts(world, pod) && world.pod(pod).is_some_and(|pod| !pod.terminating);
-    let removed = cycle.view.removed().iter().filter(|pod| is_counted(**pod));
+    let is_own_end = |pod| pod == cycle.pod_id && world.pod(pod).is_some_and(|pod| pod.terminating);
+    let removed = cycle.view.removed().iter().filter(|pod| group.counts(world, **pod) && !is_own_end(**pod));
     let removed = removed.filter_map(|pod| world.pod_node(*pod)).map(|node| (node, -1));
     added.chain(removed).collect()
 }

@@ -18,6 +18,9 @@ fn sound_objects() -> Vec<(KindId, Value)> {
         "containers": [{ "name": "c", "image": "i", "ports": [{ "hostPort": 80 }],
             "resources": { "requests": { "cpu": "100m", "memory": "1Gi" }, "limits": { "cpu": "1" } } }],
         "initContainers": [{ "name": "i", "image": "i", "restartPolicy": "Always" }],
+        "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": "x5" } },
+            { "name": "e", "ephemeral": { "volumeClaimTemplate": { "spec": { "storageClassName": "x1",
+                "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } } } }],
         "nodeSelector": { "a": "b" }, "overhead": { "cpu": "1" }, "priority": 5, "terminationGracePeriodSeconds": 3,
         "tolerations": [{ "key": "k", "operator": "Exists", "tolerationSeconds": 5 }],
         "affinity": {
@@ -49,6 +52,7 @@ fn sound_objects() -> Vec<(KindId, Value)> {
         (
             KindId::STATEFUL_SET,
             json!({ "spec": { "replicas": 2, "selector": selector, "template": template, "serviceName": "s",
+                "volumeClaimTemplates": [{ "metadata": { "name": "d" }, "spec": { "accessModes": ["ReadWriteOnce"] } }],
                 "ordinals": { "start": 1 }, "updateStrategy": { "rollingUpdate": { "partition": 1 } } },
                 "status": { "currentReplicas": 1, "currentRevision": "r" } }),
         ),
@@ -69,6 +73,37 @@ fn sound_objects() -> Vec<(KindId, Value)> {
             json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "unschedulable": true,
                 "taints": [{ "key": "k", "effect": "NoExecute" }] },
                 "status": { "allocatable": { "cpu": "4", "pods": "9" }, "conditions": condition } }),
+        ),
+        (
+            KindId::PERSISTENT_VOLUME_CLAIM,
+            json!({ "metadata": { "annotations": { "volume.kubernetes.io/selected-node": "node-1" },
+                "finalizers": ["kubernetes.io/pvc-protection"] }, "spec": { "storageClassName": "x1",
+                "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
+                "selector": selector, "volumeName": "x2" }, "status": { "phase": "Bound" } }),
+        ),
+        (
+            KindId::PERSISTENT_VOLUME,
+            json!({ "metadata": { "finalizers": ["kubernetes.io/pv-protection"] }, "spec": {
+                "accessModes": ["ReadWriteOnce"], "capacity": { "storage": "1Gi" },
+                "claimRef": { "namespace": "default", "name": "x3", "uid": "" },
+                "persistentVolumeReclaimPolicy": "Delete", "csi": { "driver": "x4", "volumeHandle": "h" },
+                "nodeAffinity": { "required": { "nodeSelectorTerms": [{ "matchExpressions": [] }] } } },
+                "status": { "phase": "Available" } }),
+        ),
+        (
+            KindId::STORAGE_CLASS,
+            json!({ "provisioner": "x4", "volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies": [
+                { "matchLabelExpressions": [{ "key": "a", "values": ["b"] }] }] }),
+        ),
+        (KindId::CSI_DRIVER, json!({ "spec": { "attachRequired": true } })),
+        (
+            KindId::CSI_NODE,
+            json!({ "spec": { "drivers": [{ "name": "x4", "nodeID": "n", "allocatable": { "count": 3 } }] } }),
+        ),
+        (
+            KindId::VOLUME_ATTACHMENT,
+            json!({ "metadata": { "finalizers": ["external-attacher/x4"] }, "spec": { "attacher": "x4",
+                "nodeName": "node-1", "source": { "persistentVolumeName": "x2" } }, "status": { "attached": false } }),
         ),
         (
             KindId::EVENT,

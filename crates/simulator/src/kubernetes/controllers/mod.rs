@@ -58,6 +58,7 @@ use machines::{Machines, NodeStep};
 use queue::{Queue, Target};
 use stateful_set::Revisions;
 pub use storage::DRIVER as STORAGE_DRIVER;
+pub(crate) use storage::class_name as storage_class_name;
 use storage::{Storage, StorageStep};
 
 /// A scheduled step of the Kubernetes side.

@@ -86,6 +86,8 @@ pub(crate) struct CacheUpdate {
     pub capacity: bool,
     /// A pod was bound to a node or its labels changed, which pod affinity may wait for.
     pub affinity: bool,
+    /// A claim, a volume or a class changed.
+    pub claims: bool,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +131,7 @@ impl Cache {
             KindId::POD => self.apply_pod(change, update),
             // The labels of a namespace can make a namespaceSelector match more pods.
             KindId::NAMESPACE => update.affinity = true,
+            KindId::PERSISTENT_VOLUME_CLAIM | KindId::PERSISTENT_VOLUME | KindId::STORAGE_CLASS => update.claims = true,
             _ => (),
         }
     }

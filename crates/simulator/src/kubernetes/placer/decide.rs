@@ -13,7 +13,8 @@ use super::cache::{Cache, NodeInfo, Usage};
 use super::inter_pod::{InterPod, Objection};
 use super::pod_info::PodInfo;
 use super::resources::Resources;
-use crate::kubernetes::store::Store;
+use super::volumes::Volumes;
+use crate::kubernetes::store::{ObjectKey, Store};
 use crate::kubernetes::taints::{Taint, untolerated};
 
 /// The highest score of one criterion.
@@ -56,11 +57,23 @@ pub(crate) struct Decision {
     /// Ordered by name.
     pub feasible: Vec<Candidate>,
     pub reasons: Reasons,
+    /// Why no node was considered.
+    pub blocked: Option<String>,
+    /// Claims that get their volume on the node that is chosen. Until they have it, the pod is not bound.
+    pub unbound: Vec<ObjectKey>,
     /// The node at which the next search starts; empty for the first node.
     pub next: String,
 }
 
 impl Decision {
+    /// Why there is no feasible node.
+    pub(crate) fn message(&self, nodes: usize) -> String {
+        match &self.blocked {
+            Some(why) => format!("0/{nodes} nodes are available: {why}. not found"),
+            None => self.reasons.message(nodes),
+        }
+    }
+
     /// The best candidate; `draw(n)` picks one of n equal ones.
     pub(crate) fn best(&self, draw: impl FnOnce(u64) -> u64) -> Option<&Candidate> {
         let highest = self.feasible.iter().map(|candidate| candidate.score).max()?;
@@ -79,10 +92,14 @@ fn enough(nodes: usize) -> usize {
 
 /// Starts at the node `from`, so that a large cluster is searched in rotation; `next` in the result continues.
 pub(crate) fn decide(store: &Store, cache: &Cache, pod: &PodInfo, from: &str) -> Decision {
+    let volumes = Volumes::of(store, &pod.object);
+    if volumes.blocked.is_some() {
+        return Decision { blocked: volumes.blocked, next: from.to_owned(), ..Decision::default() };
+    }
     let inter_pod = InterPod::of(store, cache, pod);
     let enough = enough(cache.nodes.len());
     let nothing = Usage::default();
-    let mut decision = Decision::default();
+    let mut decision = Decision { unbound: volumes.unbound.clone(), ..Decision::default() };
     let mut feasible: Vec<(&str, &NodeInfo, &Usage)> = Vec::new();
     let onwards = cache.nodes.range::<str, _>((Bound::Included(from), Bound::Unbounded));
     let in_turn = onwards.chain(cache.nodes.range::<str, _>((Bound::Unbounded, Bound::Excluded(from))));
@@ -92,7 +109,7 @@ pub(crate) fn decide(store: &Store, cache: &Cache, pod: &PodInfo, from: &str) ->
             break;
         }
         let usage = cache.usage(name).unwrap_or(&nothing);
-        let objections = objections(pod, name, node, usage, &inter_pod);
+        let objections = objections(pod, name, node, usage, &volumes, &inter_pod);
         if objections.is_empty() {
             feasible.push((name, node, usage));
         }
@@ -105,7 +122,14 @@ pub(crate) fn decide(store: &Store, cache: &Cache, pod: &PodInfo, from: &str) ->
     decision
 }
 
-fn objections(pod: &PodInfo, name: &str, node: &NodeInfo, usage: &Usage, inter_pod: &InterPod<'_>) -> Vec<String> {
+fn objections(
+    pod: &PodInfo,
+    name: &str,
+    node: &NodeInfo,
+    usage: &Usage,
+    volumes: &Volumes,
+    inter_pod: &InterPod<'_>,
+) -> Vec<String> {
     let one = |reason: &str| vec![reason.to_owned()];
     if node.unschedulable {
         let cordon = Taint {
@@ -129,6 +153,9 @@ fn objections(pod: &PodInfo, name: &str, node: &NodeInfo, usage: &Usage, inter_p
     let lacking = lacking(pod, node, usage);
     if !lacking.is_empty() {
         return lacking;
+    }
+    if let Some(reason) = volumes.objection(name, &node.labels) {
+        return one(reason);
     }
     match inter_pod.objection(&node.labels) {
         None => Vec::new(),

@@ -20,6 +20,7 @@ mod pod_info;
 mod queue;
 mod resources;
 mod runner;
+mod volumes;
 
 pub use extender::{ExtenderConfig, Transport};
 pub use runner::run;

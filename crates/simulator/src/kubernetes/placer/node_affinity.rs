@@ -70,6 +70,13 @@ impl NodeAffinity {
         }
     }
 
+    /// The nodes that can use a volume; `None` if all can.
+    pub(crate) fn of_volume(volume: &Value) -> Option<NodeAffinity> {
+        let required = volume["spec"]["nodeAffinity"]["required"].as_object()?;
+        let terms = required.get("nodeSelectorTerms").map_or(&[][..], items);
+        Some(NodeAffinity { required: Some(terms.iter().map(Term::parse).collect()), ..NodeAffinity::default() })
+    }
+
     pub(crate) fn allows(&self, node: &str, labels: &Labels) -> bool {
         self.selector.iter().all(|(key, value)| labels.get(key) == Some(value))
             && self.required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.matches(node, labels)))

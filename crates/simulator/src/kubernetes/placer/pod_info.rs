@@ -90,6 +90,7 @@ pub(crate) struct PodInfo {
     pub preferred_affinity: Vec<WeightedTerm>,
     pub preferred_anti_affinity: Vec<WeightedTerm>,
     pub host_ports: Vec<HostPort>,
+    pub has_claims: bool,
 }
 
 impl PodInfo {
@@ -122,6 +123,7 @@ impl PodInfo {
             preferred_affinity: preferred("podAffinity"),
             preferred_anti_affinity: preferred("podAntiAffinity"),
             host_ports: host_ports(object),
+            has_claims: !pod::claim_names(object).is_empty(),
             key,
             object: object.clone(),
         }

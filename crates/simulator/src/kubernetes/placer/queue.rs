@@ -65,13 +65,18 @@ impl Queue {
 
     /// Wakes the pods that the update may help.
     pub(crate) fn wake(&mut self, update: &CacheUpdate, now: SimTime) {
-        if !update.capacity && !update.affinity {
+        if !update.capacity && !update.affinity && !update.claims {
             return;
         }
+        let helps = |info: &PodInfo| {
+            update.capacity
+                || (update.affinity && !info.required_affinity.is_empty())
+                || (update.claims && info.has_claims)
+        };
         let woken: Vec<ObjectKey> = self
             .entries
             .iter()
-            .filter(|(_, entry)| entry.unschedulable && (update.capacity || !entry.info.required_affinity.is_empty()))
+            .filter(|(_, entry)| entry.unschedulable && helps(&entry.info))
             .map(|(key, _)| key.clone())
             .collect();
         for key in woken {

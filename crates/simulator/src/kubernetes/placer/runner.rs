@@ -13,6 +13,7 @@ use super::cache::{Cache, needs_placement};
 use super::decide::{Candidate, Decision, SCORE_MAX, decide};
 use super::pod_info::PodInfo;
 use super::queue::Queue;
+use super::volumes::SELECTED_NODE;
 use crate::clock::SimTime;
 use crate::kubernetes::Kubernetes;
 use crate::kubernetes::condition::{self, State};
@@ -21,6 +22,7 @@ use crate::kubernetes::happening::full_name;
 use crate::kubernetes::json::{put, text};
 use crate::kubernetes::kinds::KindId;
 use crate::kubernetes::pod;
+use crate::kubernetes::store::ObjectKey;
 use crate::seed::Stream;
 use crate::world::World;
 
@@ -136,7 +138,7 @@ impl Placer {
             if needs_placement(object, &self.config.scheduler_names) {
                 self.queue.put(PodInfo::of(object), now);
             } else {
-                self.queue.remove(&crate::kubernetes::store::ObjectKey::of(object));
+                self.queue.remove(&ObjectKey::of(object));
             }
         }
         self.queue.wake(&update, now);
@@ -173,7 +175,10 @@ impl Placer {
             }
         }
         let binder = self.config.extenders.iter().find_map(|extender| Some((extender, extender.bind_verb.as_ref()?)));
-        let Some((extender, verb)) = binder else { return Answer::Nodes(decision) };
+        // A pod whose claims have no volume yet is not bound in this attempt.
+        let Some((extender, verb)) = binder.filter(|_| decision.unbound.is_empty()) else {
+            return Answer::Nodes(decision);
+        };
         let random = &mut self.random;
         let Some(best) = decision.best(|count| random.below(count)) else { return Answer::Nodes(decision) };
         Answer::Bound(extender.bind(verb, &question.pod, &best.node).await.map_err(|error| error.to_string()))
@@ -198,8 +203,13 @@ impl Placer {
         let random = &mut self.random;
         let Some(best) = decision.best(|count| random.below(count)) else {
             self.queue.failed(&info.key, true, now);
-            return report_failure(kubernetes, info, "Unschedulable", &decision.reasons.message(nodes), now);
+            return report_failure(kubernetes, info, "Unschedulable", &decision.message(nodes), now);
         };
+        if !decision.unbound.is_empty() {
+            // The claims wake the pod when they have their volumes.
+            self.queue.failed(&info.key, true, now);
+            return select_node(kubernetes, &decision.unbound, &best.node);
+        }
         if bind(kubernetes, info, &best.node, now) {
             self.queue.remove(&info.key);
         } else {
@@ -247,6 +257,15 @@ fn bind(kubernetes: &mut Kubernetes, info: &PodInfo, node: &str, now: SimTime) -
     let message = format!("Successfully assigned {} to {node}", full_name(&object));
     event(kubernetes, &object, EventType::Normal, "Scheduled", &message, now);
     true
+}
+
+/// Has the volumes of these claims created where the node can use them.
+fn select_node(kubernetes: &mut Kubernetes, claims: &[ObjectKey], node: &str) {
+    for key in claims {
+        let _ = kubernetes.store_mut().edit(KindId::PERSISTENT_VOLUME_CLAIM, &key.namespace, &key.name, |claim| {
+            put(claim, &["metadata", "annotations", SELECTED_NODE], json!(node));
+        });
+    }
 }
 
 fn report_failure(kubernetes: &mut Kubernetes, info: &PodInfo, reason: &str, message: &str, now: SimTime) {

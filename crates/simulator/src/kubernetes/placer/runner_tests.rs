@@ -353,3 +353,59 @@ fn a_pod_deleted_in_compacted_history_is_not_retried_forever() {
     assert!(matches!(placer.look(&mut kubernetes, later), Turn::Done));
     assert!(matches!(placer.look(&mut kubernetes, later), Turn::Idle { until: None }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_bound_with_its_volumes() {
+    let world = world(3, 1);
+    tokio::spawn(run(world.clone(), PlacerConfig::default()));
+    let claim = |name: &str, class: &str| {
+        json!({ "metadata": { "name": name, "namespace": "default" }, "spec": { "storageClassName": class,
+            "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } })
+    };
+    let create = |kind: KindId, mut object: Value| {
+        world.with(|core, now| {
+            crate::kubernetes::defaults::apply(kind, &mut object, core.kubernetes.store());
+            core.kubernetes.store_mut().create(kind, object, now).unwrap();
+        });
+    };
+    let on_node_2 = json!([{ "matchLabelExpressions": [{ "key": "kubernetes.io/hostname", "values": ["node-2"] }] }]);
+    for (name, mode) in [("wait", "WaitForFirstConsumer"), ("now", "Immediate")] {
+        let class = json!({ "metadata": { "name": name }, "provisioner": "csi.vsphere.vmware.com",
+            "volumeBindingMode": mode, "allowedTopologies": on_node_2 });
+        create(KindId::STORAGE_CLASS, class);
+    }
+    let pod = |name: &str| {
+        json!({ "metadata": { "name": name, "namespace": "default" }, "spec": {
+            "containers": [{ "name": "c", "image": "i" }],
+            "volumes": [{ "name": "v", "persistentVolumeClaim": { "claimName": name } }] } })
+    };
+    for name in ["wait", "now", "none"] {
+        create(KindId::POD, pod(name));
+    }
+    pass(5).await;
+    assert!(placed(&world).values().all(String::is_empty), "{:?}", placed(&world));
+    assert_eq!(
+        scheduled_condition(&world, "none").1,
+        "0/3 nodes are available: persistentvolumeclaim \"none\" not found. not found"
+    );
+    create(KindId::PERSISTENT_VOLUME_CLAIM, claim("wait", "wait"));
+    create(KindId::PERSISTENT_VOLUME_CLAIM, claim("now", "now"));
+    for _ in 0..40 {
+        pass(1).await;
+        world.with(|core, _| {
+            let store = core.kubernetes.store();
+            for name in ["wait", "now"] {
+                let claim = store.get(KindId::PERSISTENT_VOLUME_CLAIM, "default", name).unwrap();
+                let is_bound = claim["status"]["phase"] == "Bound";
+                let pod = store.get(KindId::POD, "default", name).unwrap();
+                assert!(is_bound || pod::node_name(pod).is_empty(), "{name} is bound before its claim");
+            }
+        });
+    }
+    let expected = [("none", ""), ("now", "node-2"), ("wait", "node-2")];
+    assert_eq!(placed(&world), expected.map(|(pod, node)| (pod.to_owned(), node.to_owned())).into());
+    world.with(|core, _| {
+        let running = core.kubernetes.store().list(KindId::POD, None).filter(|pod| pod::is_running(pod)).count();
+        assert_eq!(running, 2);
+    });
+}
