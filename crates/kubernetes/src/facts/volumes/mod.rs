@@ -254,8 +254,9 @@ impl VolumeWire for StorageClass {
         VolumeObject::StorageClass(Arc::new(StorageClassFacts {
             name: meta.name,
             provisioner: fields.provisioner,
-            binding_mode: fields.volume_binding_mode.map(|mode| match mode.as_str() {
-                "WaitForFirstConsumer" => BindingMode::WaitForFirstConsumer,
+            // The API's default.
+            binding_mode: Some(match fields.volume_binding_mode.as_deref() {
+                Some("WaitForFirstConsumer") => BindingMode::WaitForFirstConsumer,
                 _ => BindingMode::Immediate,
             }),
             allowed_topologies: fields.allowed_topologies.into_iter().flatten().map(term).collect(),

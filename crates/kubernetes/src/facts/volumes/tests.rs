@@ -249,7 +249,7 @@ fn classes_drivers_capacities_and_attachments_are_read() {
     assert_eq!(class, VolumeObject::StorageClass(Arc::new(expected)));
     let none = object("StorageClass", json!({ "provisioner": "p" }));
     let VolumeObject::StorageClass(none) = none else { panic!("{none:?}") };
-    assert_eq!(none.binding_mode, None);
+    assert_eq!(none.binding_mode, Some(BindingMode::Immediate));
 
     let node = object(
         "CSINode",
