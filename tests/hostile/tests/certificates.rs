@@ -33,13 +33,13 @@ fn number_10_no_certificate_is_dangerous() {
     let client = authority.client("system:kube-scheduler", &["system:masters"]).expect("a certificate");
     let client = CertificateDer::from_pem_slice(client.certificate.as_bytes()).expect("a certificate");
     let words = ["system:kube-scheduler", "\u{30}\u{80}", "\u{6}\u{3}\u{55}\u{4}\u{3}"];
-    let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+    let memory = Memory { fixed_bytes: 64 << 10, bytes_per_byte: 4 };
     let target = Target { name: "certificate", samples: &[client.to_vec()], words: &words, memory };
     attack(&alone, &target, |input| tls.allows(&CertificateDer::from(input.bytes)));
 
     let words = ["-----BEGIN CERTIFICATE-----\n", "-----END CERTIFICATE-----\n", "-----BEGIN PRIVATE KEY-----\n"];
     let pem = [own.certificate.into_bytes()];
-    let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+    let memory = Memory { fixed_bytes: 256 << 10, bytes_per_byte: 16 };
     let target = Target { name: "pem", samples: &pem, words: &words, memory };
     attack(&alone, &target, |input| {
         file("certificate", input.bytes);

@@ -134,7 +134,7 @@ fn number_10_no_request_to_the_extender_is_dangerous() {
     // Every step of a binding is attacked: as it is, the request is executed.
     let (_, body) = ask("/bind", requests[3].1.as_bytes());
     assert_eq!(body, Bytes::from_static(br#"{"Error":""}"#));
-    let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+    let memory = Memory { fixed_bytes: 6 << 20, bytes_per_byte: 32 };
     let target = Target { name: "extender", samples: &samples, words: &words, memory };
     attack(&alone, &target, |Input { bytes, sample }| {
         let (status, body) = ask(requests[sample].0, bytes);

@@ -50,13 +50,15 @@ fn number_10_no_file_is_dangerous() {
     let yaml = b"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {}, \
         status: {}}\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: p, namespace: a, uid: u}\n  spec:\n    \
         containers:\n    - {name: c, resources: {requests: {cpu: \"1\"}}}\n";
-    for (name, format, samples) in [
-        ("configuration", Format::Configuration, vec![golden("configuration/bridger.yaml")]),
-        ("scheduler-configuration", Format::SchedulerConfiguration, vec![golden("configuration/scheduler.yaml")]),
-        ("snapshot", Format::Snapshot, vec![snapshot]),
-        ("objects", Format::Objects, vec![list.to_vec(), yaml.to_vec()]),
+    let (yaml_file, scheduler_file) = (golden("configuration/bridger.yaml"), golden("configuration/scheduler.yaml"));
+    // What 1,000,000 inputs took at most, with room.
+    for (name, format, samples, fixed_bytes, bytes_per_byte) in [
+        ("configuration", Format::Configuration, vec![yaml_file], 1 << 20, 160),
+        ("scheduler-configuration", Format::SchedulerConfiguration, vec![scheduler_file], 2 << 20, 320),
+        ("snapshot", Format::Snapshot, vec![snapshot], 128 << 10, 64),
+        ("objects", Format::Objects, vec![list.to_vec(), yaml.to_vec()], 2 << 20, 160),
     ] {
-        let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+        let memory = Memory { fixed_bytes, bytes_per_byte };
         let target = Target { name, samples: &samples, words: YAML, memory };
         attack(&alone, &target, |input| check(format, input.bytes).is_ok());
     }

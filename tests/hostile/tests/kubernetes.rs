@@ -89,7 +89,7 @@ fn number_10_no_kubernetes_object_is_dangerous() {
     let configuration = Configuration::from_value(&configuration(), &plugins::standard()).expect("a configuration");
     let profile = &configuration.profiles()[0];
     let samples: Vec<Vec<u8>> = objects(&worlds).iter().map(|object| object.to_string().into_bytes()).collect();
-    let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+    let memory = Memory { fixed_bytes: 512 << 10, bytes_per_byte: 128 };
     let target = Target { name: "kubernetes-objects", samples: &samples, words: WORDS, memory };
     attack(&alone, &target, |Input { bytes, .. }| {
         let Some(event) = serde_json::from_slice(bytes).ok().and_then(|object: Value| event(&object)) else {
@@ -142,7 +142,7 @@ fn number_10_no_lease_and_no_list_of_records_is_dangerous() {
         "spec": { "holderIdentity": "host-1_abc", "leaseDurationSeconds": 15, "leaseTransitions": 2,
             "acquireTime": "2023-11-14T22:13:20.000000Z", "renewTime": "2023-11-14T22:13:21.500000Z" } });
     let words = ["null", "\"9999-12-31T23:59:59.999999Z\"", "\"-009999-01-01T00:00:00Z\"", "2147483648", "-15"];
-    let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+    let memory = Memory { fixed_bytes: 512 << 10, bytes_per_byte: 16 };
     let samples = [sample.to_string().into_bytes()];
     let target = Target { name: "lease", samples: &samples, words: &words, memory };
     attack(&alone, &target, |Input { bytes, .. }| {
@@ -161,7 +161,7 @@ fn number_10_no_lease_and_no_list_of_records_is_dangerous() {
     let list = json!({ "apiVersion": "v1", "kind": "ConfigMapList", "metadata": { "resourceVersion": "9", "continue": "" },
         "items": [map("564d0d6e-aaaa/domain-c8", "{\"version\":1,\"rules\":{}}"), map("564d0d6e-aaaa/domain-c9", "")] });
     let words = ["\"continue\":\"x\"", "\"data\":{}", "\"record\":\"\"", "\"items\":[", "\"binaryData\":{}"];
-    let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+    let memory = Memory { fixed_bytes: 256 << 10, bytes_per_byte: 16 };
     let samples = [list.to_string().into_bytes()];
     let target = Target { name: "record-list", samples: &samples, words: &words, memory };
     attack(&alone, &target, |Input { bytes, .. }| {

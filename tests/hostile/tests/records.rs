@@ -20,7 +20,7 @@ fn number_10_no_record_is_dangerous() {
         name: "record",
         samples: &samples,
         words: &words,
-        memory: Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 },
+        memory: Memory { fixed_bytes: 256 << 10, bytes_per_byte: 32 },
     };
     attack(&alone(), &target, |input| {
         let text = std::str::from_utf8(input.bytes);

@@ -28,7 +28,7 @@ fn number_10_no_response_of_a_vcenter_to_login_and_list_is_dangerous() {
         connect_once(&config(transport)).await.expect("the inventory");
         log.lock().expect("a log").clone()
     });
-    let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+    let memory = Memory { fixed_bytes: 1 << 20, bytes_per_byte: 160 };
     attack_conversation(&alone, &runtime, ("inventory", memory), &answers, async |config| {
         connect_once(&config).await.is_ok()
     });
@@ -46,7 +46,7 @@ fn number_10_no_response_of_a_vcenter_to_a_watch_is_dangerous() {
     });
     let updates = answers.iter().filter(|answer| answer.body.windows(6).any(|part| part == b"modify")).count();
     assert!(updates >= 5, "{updates} of {} responses have changes", answers.len());
-    let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+    let memory = Memory { fixed_bytes: 4 << 20, bytes_per_byte: 160 };
     attack_conversation(&alone, &runtime, ("watch", memory), &answers, follow);
 }
 

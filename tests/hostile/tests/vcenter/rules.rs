@@ -34,7 +34,7 @@ fn number_10_no_response_of_a_vcenter_to_a_rule_change_is_dangerous() {
         assert!(work(config(transport), &cluster).await, "it succeeds on the embedded vCenter: {cluster:?}");
         (cluster, log.lock().expect("a log").clone())
     });
-    let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+    let memory = Memory { fixed_bytes: 1 << 20, bytes_per_byte: 160 };
     attack_conversation(&alone, &runtime, ("rules", memory), &answers, async |config| work(config, &cluster).await);
 }
 

@@ -51,7 +51,7 @@ fn number_10_no_response_of_the_tagging_api_is_dangerous() {
     let samples: Vec<Vec<u8>> = of_sample.iter().map(|(form, path)| forms[*form][*path].clone().into_bytes()).collect();
     let words =
         ["{\"value\":", "[\"\"],", "\"name\":\"node\",", "\"category_id\":\"\"", "\"type\":\"VirtualMachine\"", TAG];
-    let memory = Memory { fixed_bytes: 1 << 30, bytes_per_byte: 1 };
+    let memory = Memory { fixed_bytes: 256 << 10, bytes_per_byte: 16 };
     let target = Target { name: "tagging", samples: &samples, words: &words, memory };
     attack(&alone, &target, |Input { bytes, sample }| {
         let (form, mutated) = of_sample[sample];
