@@ -97,6 +97,45 @@ fn number_7_a_change_that_completes_while_the_process_stops_is_reported() {
 }
 
 #[test]
+fn number_6_a_new_leader_reads_the_record_before_it_plans() {
+    in_virtual_time(async {
+        let outside = Outside::new(3, 1, 6, 6);
+        for number in 0..2 {
+            outside.add_pod(replica("web", number, 0, number)).await;
+        }
+        let leader = Process::start(&outside, 1).await;
+        seconds(10).await;
+        drop(leader);
+        // A standby that loads the record before there is a rule.
+        let (rules, stored) = {
+            let mut state = outside.lock();
+            let rules = std::mem::take(&mut state.clusters.get_mut(C).expect("it exists").rules);
+            (rules, std::mem::take(&mut state.stored))
+        };
+        let lease = Lease::not_held();
+        let _standby = Process::start_as(&outside, 2, lease.clone(), |_| ()).await;
+        seconds(10).await;
+        // The leader created the rule and ended before it recorded the UUID.
+        outside.administer(C, |facts, _| facts.rules = rules);
+        outside.lock().stored = stored;
+        for (text, version) in outside.lock().stored.values_mut() {
+            let mut record: serde_json::Value = serde_json::from_str(text).expect("JSON");
+            for rule in record["rules"].as_object_mut().expect("rules").values_mut() {
+                rule.as_object_mut().expect("a rule").remove("uuid");
+            }
+            (*text, *version) = (record.to_string(), *version + 100);
+        }
+        seconds(2).await;
+        lease.set_held(true);
+        seconds(10).await;
+        let state = outside.lock();
+        assert_eq!(state.own(C).len(), 1);
+        let uuids = state.recorded_uuids(C);
+        assert!(uuids.len() == 1 && uuids.values().all(Option::is_some), "{uuids:?}");
+    });
+}
+
+#[test]
 fn number_7_what_a_new_leader_finds_hours_later_was_not_found_by_the_first_plan() {
     in_virtual_time(async {
         let outside = Outside::new(3, 1, 6, 6);

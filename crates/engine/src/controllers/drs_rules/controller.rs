@@ -157,7 +157,9 @@ pub(super) struct Loads {
     /// How many were started.
     pub(super) number: u64,
     pub(super) under_way: bool,
+    /// One with at least the number `not_before` has ended.
     pub(super) was_loaded: bool,
+    not_before: u64,
     pub(super) failures: u32,
     pub(super) next: Instant,
 }
@@ -204,7 +206,7 @@ impl DrsRules {
             planner: Some(Planner::new(settings.drs.clone())),
             world,
             records: RuleRecords::default(),
-            loads: Loads { number: 0, under_way: false, was_loaded: false, failures: 0, next: now },
+            loads: Loads { number: 0, under_way: false, was_loaded: false, not_before: 0, failures: 0, next: now },
             clusters: BTreeMap::new(),
             plan_at: None,
             plan_began: now,
@@ -432,11 +434,16 @@ impl DrsRules {
         self.loads.under_way = false;
         match stored {
             Ok(stored) => {
-                let is_first = !std::mem::replace(&mut self.loads.was_loaded, true);
+                let is_recent = number >= self.loads.not_before;
+                let is_first = is_recent && !std::mem::replace(&mut self.loads.was_loaded, is_recent);
                 self.loads.failures = 0;
                 let awaits_mending = self.clusters.values().any(|cluster| cluster.awaits_mending);
-                let wait = self.settings.reload_every;
-                self.loads.next = now + if awaits_mending { wait.min(MENDING_RELOAD) } else { wait };
+                let wait = match (is_recent, awaits_mending) {
+                    (false, _) => Duration::ZERO,
+                    (true, true) => self.settings.reload_every.min(MENDING_RELOAD),
+                    (true, false) => self.settings.reload_every,
+                };
+                self.loads.next = now + wait;
                 self.counters.record_trouble(None);
                 let clusters = &self.clusters;
                 // A load that started before a pass wrote may return the record from before that write.
@@ -563,11 +570,15 @@ impl Controller for DrsRules {
     }
 
     fn advance(&mut self, context: &mut RuleContext<'_>) {
-        self.load(context);
-        self.end_waits(context);
         if context.is_leading && !self.was_leading {
+            // What the last leader recorded may be later than the last load.
+            self.loads.was_loaded = false;
+            self.loads.not_before = self.loads.number + 1;
+            self.loads.next = context.now;
             self.plan_by(context.now);
         }
+        self.load(context);
+        self.end_waits(context);
         self.was_leading = context.is_leading;
         self.lease_at = (!context.is_leading).then(|| context.now + LEASE_EVERY);
         self.plan(context);
