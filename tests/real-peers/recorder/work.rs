@@ -106,6 +106,7 @@ impl Binder {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
 fn failed(error: impl ToString) -> WorkError {
     WorkError::Failed(error.to_string())
 }

@@ -61,7 +61,7 @@ impl Picture {
                     Source::Nodes => self.nodes.retain(|key, _| listed.contains(key)),
                     Source::Pods => self.pods.retain(|key, _| listed.contains(key)),
                     Source::Namespaces => self.namespaces.retain(|key, _| listed.contains(key)),
-                    Source::Workload(_) | Source::Volume(_) | Source::Vcenter(_) => (),
+                    Source::Workload(_) | Source::DisruptionBudgets | Source::Volume(_) | Source::Vcenter(_) => (),
                 }
             }
             Event::Lost(source) => self.turns.entry(source).or_default().push("lost"),

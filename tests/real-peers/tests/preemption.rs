@@ -165,24 +165,18 @@ impl Side {
             };
             requests.entry(pod).or_default().push(what);
         }
-        let uids = Uids::default();
         let normal = |text: String| {
             let text = text.replace(&self.namespace, "NS").replace(self.scheduler, "SCHEDULER");
-            uids.hidden(&text.replace(OF_RESOURCE_CLAIMS, ""))
+            without_uids(&text.replace(OF_RESOURCE_CLAIMS, ""))
         };
         Ok(requests.into_iter().map(|(pod, sent)| (pod, sent.into_iter().map(normal).collect())).collect())
     }
 }
 
-/// Replaces UIDs.
-#[derive(Default)]
-struct Uids;
-
-impl Uids {
-    fn hidden(&self, text: &str) -> String {
-        let is_uid = |word: &str| word.len() == 36 && word.bytes().filter(|byte| *byte == b'-').count() == 4;
-        text.split(' ').map(|word| if is_uid(word) { "UID" } else { word }).collect::<Vec<_>>().join(" ")
-    }
+/// With a word in place of every UID.
+fn without_uids(text: &str) -> String {
+    let is_uid = |word: &str| word.len() == 36 && word.bytes().filter(|byte| *byte == b'-').count() == 4;
+    text.split(' ').map(|word| if is_uid(word) { "UID" } else { word }).collect::<Vec<_>>().join(" ")
 }
 
 async fn story(side: &Side) -> Result<()> {

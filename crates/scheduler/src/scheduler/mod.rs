@@ -194,7 +194,9 @@ impl Scheduler {
             Input::Failed { pod, error } => self.binding_failed(now, world, &pod, error),
             Input::Rejected { pod, plugin, reason } => self.binding_rejected(now, world, &pod, plugin, &reason),
             Input::PreBound { pod, plugin } => self.pre_bound(now, world, &pod, plugin),
-            Input::Evicted { pod, node, victims, error } => self.evicted(now, world, &pod, &node, victims, error),
+            Input::Evicted { pod, node, victims, error } => {
+                self.evicted(now, world, &pod, &node, victims, error.is_some());
+            }
             Input::Message { plugin, message } => self.message(now, world, plugin, &message),
             Input::LeaseLost => self.give_up_all(now, world),
         }

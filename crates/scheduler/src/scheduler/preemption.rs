@@ -76,7 +76,7 @@ impl Scheduler {
         pod: &PodRef,
         node: &str,
         victims: Vec<PodRef>,
-        error: Option<String>,
+        has_failed: bool,
     ) {
         let is_known = world.pod(pod.id).is_some_and(|known| known.uid == Uid::from(pod.uid.as_str()));
         let index = self.queue.profile(pod.id).filter(|_| is_known);
@@ -87,7 +87,7 @@ impl Scheduler {
         }
         if is_known {
             let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
-            self.queue.release(now, pod.id, error.is_some(), &mut advice);
+            self.queue.release(now, pod.id, has_failed, &mut advice);
         }
     }
 }

@@ -84,18 +84,21 @@ fn preempted(effects: &[Effect]) -> Option<Preempted> {
 }
 
 fn bound(effects: &[Effect]) -> Vec<&str> {
-    let of = |effect| if let &Effect::Bind { ref pod, .. } = effect { Some(pod.name.as_str()) } else { None };
-    effects.iter().filter_map(of).collect()
+    let bound = effects.iter().filter_map(|effect| match effect {
+        Effect::Bind { pod, .. } => Some(pod.name.as_str()),
+        _ => None,
+    });
+    bound.collect()
 }
 
 fn events(effects: &[Effect]) -> Vec<(&str, &str)> {
-    let of = |effect| match effect {
-        &Effect::PostEvent { ref pod, event: PodEvent::Preempted { ref message }, .. } => {
+    let events = effects.iter().filter_map(|effect| match effect {
+        Effect::PostEvent { pod, event: PodEvent::Preempted { message }, .. } => {
             Some((pod.name.as_str(), message.as_str()))
         }
         _ => None,
-    };
-    effects.iter().filter_map(of).collect()
+    });
+    events.collect()
 }
 
 #[test]

@@ -52,8 +52,11 @@ fn explained(world: &mut World, facts: PodFacts) -> PreemptionExplanation {
     explained.preemption.expect("no node fits")
 }
 
-/// The names of the victims by node, and the chosen node.
-fn victims(explained: &PreemptionExplanation) -> (Vec<(&str, Vec<&str>, usize)>, Option<&str>) {
+/// A node, the names of its victims, and how many of them a budget protects.
+type Found<'a> = (&'a str, Vec<&'a str>, usize);
+
+/// The candidates, and the chosen node.
+fn victims(explained: &PreemptionExplanation) -> (Vec<Found<'_>>, Option<&str>) {
     let candidates = explained.candidates.iter().map(|candidate| {
         let victims = candidate.victims.iter().map(|pod| pod.rsplit('/').next().unwrap_or(pod)).collect();
         (candidate.node.as_str(), victims, candidate.pdb_violations)

@@ -87,7 +87,7 @@ impl Storage {
         };
         let provisioner = text(&class["provisioner"]).to_owned();
         match topology {
-            Ok(topology) => self.create(tools, &claim, &class, topology),
+            Ok(topology) => self.create(tools, &claim, &class, &topology),
             Err(why) => {
                 let message = format!("failed to provision volume with StorageClass \"{}\": {why}", class_name(&claim));
                 tools.warning(&claim, &provisioner, "ProvisioningFailed", &message);
@@ -100,7 +100,7 @@ impl Storage {
     }
 
     /// `topology`: the expressions of the node affinity; none if every node can use the volume.
-    fn create(&mut self, tools: &mut Tools<'_>, claim: &Value, class: &Value, topology: Vec<Value>) {
+    fn create(&mut self, tools: &mut Tools<'_>, claim: &Value, class: &Value, topology: &[Value]) {
         let (provisioner, spec) = (text(&class["provisioner"]), &claim["spec"]);
         let name = format!("pvc-{}", pod::uid(claim));
         let mut volume = json!({
