@@ -233,8 +233,8 @@ mod tests {
         assert_eq!(get(&shown, "/readyz").await, (200, "ready\n".to_owned()));
         shown.parts = Parts::SCHEDULING;
         let expected = "not ready\nservices: not in sync\nreplicationcontrollers: not in sync\n\
-            replicasets: not in sync\nstatefulsets: not in sync\npersistentvolumeclaims: not in sync\n\
-            persistentvolumes: not in sync\nstorageclasses: not in sync\ncsinodes: not in sync\n\
+            replicasets: not in sync\nstatefulsets: not in sync\npoddisruptionbudgets: not in sync\n\
+            persistentvolumeclaims: not in sync\npersistentvolumes: not in sync\nstorageclasses: not in sync\ncsinodes: not in sync\n\
             csidrivers: not in sync\ncsistoragecapacities: not in sync\nvolumeattachments: not in sync\n";
         assert_eq!(get(&shown, "/readyz").await, (503, expected.to_owned()));
         for row in model::sources_for(shown.parts).skip(3) {

@@ -63,7 +63,7 @@ fn objects(worlds: &[judge::World]) -> Vec<Value> {
             by_kind.entry(object["kind"].to_string()).or_default().push(object);
         }
     }
-    assert_eq!(by_kind.len(), 7, "{:?}", by_kind.keys());
+    assert_eq!(by_kind.len(), model::KUBERNETES_SOURCES.len(), "{:?}", by_kind.keys());
     let longest = |mut objects: Vec<Value>| {
         objects.sort_by_key(|object| std::cmp::Reverse(object.to_string().len()));
         objects.truncate(OF_A_KIND);

@@ -221,7 +221,10 @@ fn work_counts_for_its_point() {
         ];
         assert_eq!(ran[..5], expected, "{name}");
         let last = if status == "Success" { "PostBind" } else { "Unreserve" };
-        assert_eq!(ran[5..].iter().map(|ran| ran.0).collect::<Vec<_>>(), [last], "{name}");
+        // Each plugin at Reserve takes back its reservation.
+        let mut points: Vec<_> = ran[5..].iter().map(|ran| ran.0).collect();
+        points.dedup();
+        assert_eq!(points, [last], "{name}");
     }
     assert!(measured >= 10, "{measured} of 300 cycles were measured");
 }

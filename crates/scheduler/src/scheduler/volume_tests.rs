@@ -10,7 +10,7 @@ use super::*;
 use crate::config::Configuration;
 use crate::plugins::{self, VolumeWork};
 use crate::testing::volumes::{DRIVER, WAITS, applied, claim, claims, local, pod_using, waits, world_of};
-use crate::testing::{apply, everything, id, node};
+use crate::testing::{apply, everything, id, node, of_filters};
 
 struct Stage {
     world: World,
@@ -61,7 +61,7 @@ fn work(effects: &[Effect]) -> Option<(&str, &VolumeWork)> {
 
 fn message(effects: &[Effect]) -> Option<&str> {
     effects.iter().find_map(|effect| match effect {
-        Effect::SetCondition { message, .. } => Some(message.as_str()),
+        Effect::SetCondition { message, .. } => Some(of_filters(message)),
         _ => None,
     })
 }
