@@ -137,11 +137,7 @@ async fn number_3_pods_are_placed_while_watches_break_off() -> Result<()> {
     const NODES: usize = 4;
     const GROUPS: usize = 10;
     let stage = Stage::start(NODES).await?;
-    let opened = |path: &str| {
-        let request = format!("GET {path}");
-        stage.points.arrived().iter().filter(|(_, step)| *step == request).count()
-    };
-    let opened = || ["/api/v1/nodes", "/api/v1/pods"].map(opened);
+    let opened = || ["/api/v1/nodes", "/api/v1/pods"].map(|path| stage.faults.opened(path));
     let (before, mut took) = (opened(), Vec::new());
     for group in 0..GROUPS {
         let mut taken = BTreeSet::new();

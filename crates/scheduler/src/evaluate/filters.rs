@@ -125,14 +125,14 @@ impl Filters {
     fn ask_pre_filters(&mut self, stale: &Stale<'_>, slots: &mut [Slot]) -> bool {
         let &Stale { profile, cycle, meter, .. } = stale;
         let mut asked = false;
-        for (answer, &index) in self.pre_filtered.iter_mut().zip(&profile.points.pre_filter) {
+        for (position, &index) in profile.points.pre_filter.iter().enumerate() {
             let Some(plugin) = profile.plugins[index].pre_filter.as_ref().filter(|_| stale.redo.contains(index)) else {
                 continue;
             };
             asked = true;
             let name = profile.plugin_name(index);
             let slot = &mut slots[index];
-            *answer = match meter.plugin(name, ExtensionPoint::PreFilter, || plugin.pre_filter(cycle, slot)) {
+            let answer = match meter.plugin(name, ExtensionPoint::PreFilter, || plugin.pre_filter(cycle, slot)) {
                 Ok(None) => PreFiltered::All,
                 Ok(Some(nodes)) => PreFiltered::Narrowed(nodes),
                 Err(Status::Skip) => PreFiltered::Skipped,
@@ -141,6 +141,12 @@ impl Filters {
                     Err(error) => PreFiltered::Failed(error),
                 },
             };
+            let has_failed = matches!(answer, PreFiltered::Failed(_));
+            self.pre_filtered[position] = answer;
+            // The attempt ends here, unless a plugin before this one has ended PreFilter.
+            if has_failed && self.put_together(profile).is_err() {
+                break;
+            }
         }
         asked
     }

@@ -2,9 +2,9 @@
 //!
 //! In: commands of a test. Out: watches that break off or end with 410 Gone, and lists and watches without an answer.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -20,6 +20,8 @@ struct State {
     end: watch::Sender<Option<End>>,
     lists: Held,
     watches: Held,
+    /// By path: how many watches were opened so far.
+    opened: Mutex<BTreeMap<String, usize>>,
 }
 
 /// Requests that get no answer.
@@ -96,8 +98,19 @@ impl WatchFaults {
         self.0.watches.count.load(Ordering::Relaxed)
     }
 
+    /// How many watches were opened at this path so far.
+    #[must_use]
+    pub fn opened(&self, path: &str) -> usize {
+        let opened = self.0.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.get(path).copied().unwrap_or_default()
+    }
+
     /// Waits while lists, or watches, at this path get no answer.
     pub(super) async fn admit(&self, path: &str, is_watch: bool) {
+        if is_watch {
+            let mut opened = self.0.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            *opened.entry(path.to_owned()).or_default() += 1;
+        }
         let held = if is_watch { &self.0.watches } else { &self.0.lists };
         held.admit(path).await;
     }

@@ -1,6 +1,6 @@
 //! Reads claims, persistent volumes and what belongs to them.
 //!
-//! In: the JSON of the seven kinds, and of a pod's volumes. Out: [`VolumeObject`] and [`PodVolume`]. An in-tree volume
+//! In: the JSON of the seven kinds, and of a pod's volumes. Out: [`VolumeObject`] and `PodVolume`. An in-tree volume
 //! is also read in the form that its CSI driver would see (`migration`).
 
 mod migration;
