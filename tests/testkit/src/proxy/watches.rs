@@ -20,8 +20,8 @@ struct State {
     end: watch::Sender<Option<End>>,
     lists: Held,
     watches: Held,
-    /// By path: how many watches were opened so far.
-    opened: Mutex<BTreeMap<String, usize>>,
+    /// By path: how many lists and watches were requested so far.
+    requested: Mutex<BTreeMap<String, usize>>,
 }
 
 /// Requests that get no answer.
@@ -98,19 +98,16 @@ impl WatchFaults {
         self.0.watches.count.load(Ordering::Relaxed)
     }
 
-    /// How many watches were opened at this path so far.
+    /// How many lists and watches were requested at this path so far.
     #[must_use]
-    pub fn opened(&self, path: &str) -> usize {
-        let opened = self.0.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.get(path).copied().unwrap_or_default()
+    pub fn requested(&self, path: &str) -> usize {
+        let requested = self.0.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        requested.get(path).copied().unwrap_or_default()
     }
 
     /// Waits while lists, or watches, at this path get no answer.
     pub(super) async fn admit(&self, path: &str, is_watch: bool) {
-        if is_watch {
-            let mut opened = self.0.opened.lock().unwrap_or_else(PoisonError::into_inner);
-            *opened.entry(path.to_owned()).or_default() += 1;
-        }
+        *self.0.requested.lock().unwrap_or_else(PoisonError::into_inner).entry(path.to_owned()).or_default() += 1;
         let held = if is_watch { &self.0.watches } else { &self.0.lists };
         held.admit(path).await;
     }
