@@ -1,6 +1,7 @@
 //! Filters nodes while pods come and go: the dry runs of preemption.
 //!
-//! In: the cached verdicts of the pod's class, and the pods that are removed from a node and added to it. Out: the first
+//! In: the cached verdicts of the pod's class, and the pods that are removed from a node, or from others that count
+//! against it, and added. Out: the first
 //! plugin, in order, that rejects the node, and why.
 //!
 //! A plugin that reads no pods keeps its cached verdict. A plugin with a trial of its own counts along. Any other plugin
@@ -9,7 +10,8 @@
 use model::storage::arena::DenseId;
 use model::{NodeId, PodId, View};
 
-use super::trial::{Trial, ahead_of};
+use super::ahead::Ahead;
+use super::trial::Trial;
 use crate::framework::cycle::Cycle;
 use crate::framework::plugin::Reads;
 use crate::framework::points::NodeTrial;
@@ -18,12 +20,12 @@ use crate::queue::Nominations;
 
 pub(crate) struct DryRun<'a> {
     trial: &'a Trial<'a>,
-    nominations: &'a Nominations,
+    nominated: Ahead<'a>,
     /// In the order of the filters; plugins that skipped are left out.
     filters: Vec<FilterTrial<'a>>,
     node: NodeId,
     /// Of the node.
-    ahead: Vec<PodId>,
+    ahead: Vec<(PodId, NodeId)>,
     view: View,
 }
 
@@ -49,7 +51,7 @@ impl<'a> DryRun<'a> {
         });
         Self {
             trial,
-            nominations,
+            nominated: Ahead::new(cycle, nominations),
             filters: filters.collect(),
             node: NodeId::from_index(0),
             ahead: Vec::new(),
@@ -86,11 +88,30 @@ impl<'a> DryRun<'a> {
     /// The answer with the nominated pods on the node.
     fn beside_nominated<T>(&mut self, answer: impl FnOnce(&mut Self) -> T) -> T {
         let ahead = std::mem::take(&mut self.ahead);
-        ahead.iter().for_each(|pod| self.add(*pod));
+        ahead.iter().for_each(|(pod, on)| self.put(*pod, *on));
         let answered = answer(self);
-        ahead.iter().for_each(|pod| self.remove(*pod));
+        ahead.iter().for_each(|(pod, on)| self.take(*pod, *on));
         self.ahead = ahead;
         answered
+    }
+
+    fn put(&mut self, pod: PodId, on: NodeId) {
+        self.view.put_on(pod, on);
+        if on == self.node {
+            self.own_trials().for_each(|own| own.add(pod));
+        }
+    }
+
+    fn take(&mut self, pod: PodId, on: NodeId) {
+        self.view.take_off(pod, on);
+        if on == self.node {
+            self.own_trials().for_each(|own| own.remove(pod));
+        }
+    }
+
+    /// A pod that waits counts on the node of the trial.
+    fn place_of(&self, pod: PodId) -> NodeId {
+        self.trial.cycle.world.pod_node(pod).unwrap_or(self.node)
     }
 
     fn own_trials(&mut self) -> impl Iterator<Item = &mut Box<dyn NodeTrial + 'a>> {
@@ -105,8 +126,7 @@ impl NodeTrial for DryRun<'_> {
     fn begin(&mut self, node: NodeId) {
         self.node = node;
         self.view = self.trial.cycle.view.clone();
-        self.ahead.clear();
-        self.ahead.extend(ahead_of(self.trial.cycle, self.nominations.on(node)));
+        self.ahead = self.nominated.of(node);
         let (added, removed) = (self.view.added().to_vec(), self.view.removed().to_vec());
         for own in self.own_trials() {
             own.begin(node);
@@ -123,13 +143,11 @@ impl NodeTrial for DryRun<'_> {
     }
 
     fn remove(&mut self, pod: PodId) {
-        self.view.take_off(pod, self.node);
-        self.own_trials().for_each(|own| own.remove(pod));
+        self.take(pod, self.place_of(pod));
     }
 
     fn add(&mut self, pod: PodId) {
-        self.view.put_on(pod, self.node);
-        self.own_trials().for_each(|own| own.add(pod));
+        self.put(pod, self.place_of(pod));
     }
 
     fn rejection(&mut self) -> Option<Rejection> {

@@ -3,7 +3,7 @@
 //! In: a cycle and the journal. Out: the feasible nodes with their scores, and why each other node is rejected.
 //!
 //! - `filters`: PreFilter and Filter. `scores`: PreScore, Score and the totals. `trial`: one node with other pods.
-//!   `dry_run`: many such steps on many nodes.
+//!   `dry_run`: many such steps on many nodes. `ahead`: the nominated pods that count in both.
 //!   `hypothetical`: the same for any pod, without a cache. `one_node`: some filters on one node, without a profile.
 //!
 //! No plugin can distinguish pods of one class, so the next pod of the class reuses the result. Only what changed since
@@ -11,6 +11,7 @@
 //! world runs again unless it reports that nothing it depends on has changed.
 //! Invariant: the cached result equals a full recomputation.
 
+mod ahead;
 pub(crate) mod classes;
 mod dry_run;
 mod filters;
@@ -23,9 +24,10 @@ mod trial;
 use model::NodeId;
 use model::storage::arena::DenseId;
 
+pub(crate) use self::ahead::Ahead;
 pub(crate) use self::filters::{Filters, Outcome, names};
 pub(crate) use self::scores::Scores;
-pub(crate) use self::trial::{Refused, RejectedInCycle, Trial, ahead_of, kept_free, resolvable};
+pub(crate) use self::trial::{Refused, RejectedInCycle, Trial, kept_free, resolvable};
 use crate::evaluate::journal::{Journal, Position, Since};
 use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;

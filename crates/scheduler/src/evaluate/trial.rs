@@ -6,6 +6,7 @@
 use model::{NodeId, NodeSet, PodId, View};
 
 use super::Answers;
+use super::ahead::Ahead;
 use super::dry_run::DryRun;
 use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;
@@ -137,17 +138,20 @@ impl RejectedNodes for RejectedInCycle<'_> {
     fn trial(&self) -> Box<dyn NodeTrial + '_> {
         Box::new(DryRun::new(&self.trial, self.nominations))
     }
-}
 
-/// The pods among these, which are nominated to one node, that the cycle's pod must leave room for: those of higher or
-/// equal priority that still wait. A pod that is assumed or bound already counts on its node.
-pub(crate) fn ahead_of<'a>(cycle: &'a Cycle<'_>, nominated: &'a [PodId]) -> impl Iterator<Item = PodId> {
-    let own = cycle.facts().priority;
-    let is_ahead = move |id: PodId| {
-        let waiting = cycle.world.pod(id).filter(|pod| id != cycle.pod_id && pod.placed_on().is_none());
-        waiting.is_some_and(|pod| pod.scheduling.as_ref().map_or(0, |facts| facts.priority) >= own)
-    };
-    nominated.iter().copied().filter(move |pod| is_ahead(*pod))
+    fn blockers_elsewhere(&self, node: NodeId) -> Vec<PodId> {
+        let Trial { profile, cycle, answers } = self.trial;
+        let mut found = Vec::new();
+        for &index in profile.points.filter.iter().filter(|index| !answers.filters.skips(**index)) {
+            let Some(filter) = &profile.plugins[index].filter else { continue };
+            let blockers = filter.blockers_elsewhere(cycle, &answers.slots()[index], node);
+            found.extend(blockers.into_iter().filter(|pod| !cycle.view.removed().contains(pod)));
+        }
+        // Two plugins may name one pod.
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
 }
 
 /// The nodes `in_question` that the pod does not fit together with the pods nominated to them, in the order of ids.
@@ -157,17 +161,13 @@ pub(crate) fn kept_free(
     trial: &Trial<'_>,
     in_question: impl Fn(NodeId) -> bool,
 ) -> Vec<(NodeId, Refused)> {
-    let cycle = trial.cycle;
-    let mut refused: Vec<(NodeId, Refused)> = nominations
-        .nodes()
-        .filter(|(node, _)| in_question(*node))
-        .filter_map(|(node, pods)| {
-            let mut ahead = ahead_of(cycle, pods).peekable();
-            ahead.peek()?;
-            let view = ahead.fold(cycle.view.clone(), |view, pod| view.with(pod, node));
-            Some((node, trial.refuses(node, view)?))
-        })
-        .collect();
-    refused.sort_unstable_by_key(|(node, _)| *node);
-    refused
+    let ahead = Ahead::new(trial.cycle, nominations);
+    let nodes = ahead.nodes();
+    let refused = nodes.iter().filter(|node| in_question(*node)).filter_map(|node| {
+        let pods = ahead.of(node);
+        pods.first()?;
+        let view = pods.into_iter().fold(trial.cycle.view.clone(), |view, (pod, on)| view.with(pod, on));
+        Some((node, trial.refuses(node, view)?))
+    });
+    refused.collect()
 }

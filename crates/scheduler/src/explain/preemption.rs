@@ -3,6 +3,8 @@
 //! In: the pod and the nodes that reject it. Out: on which nodes eviction makes room, whom it takes, and the node that
 //! would be chosen. All nodes are examined.
 
+use std::collections::BTreeMap;
+
 use model::{NodeId, NodeSet, PodId, World};
 use serde::Serialize;
 
@@ -32,6 +34,9 @@ pub struct CandidateExplanation {
     pub node: String,
     /// `namespace/name`, the most important first.
     pub victims: Vec<String>,
+    /// The victims on other nodes of the physical host, with their nodes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub victims_elsewhere: BTreeMap<String, String>,
     /// How many of the victims a PodDisruptionBudget protects.
     pub pdb_violations: usize,
 }
@@ -57,8 +62,13 @@ pub(super) fn explain(
         .candidates
         .iter()
         .filter_map(|candidate| {
+            let elsewhere = candidate.victims.iter().filter_map(|pod| {
+                let node = world.pod_node(*pod).filter(|node| *node != candidate.node)?;
+                Some((name_of(world, *pod)?, world.node_name(node)?.to_owned()))
+            });
             Some(CandidateExplanation {
                 node: world.node_name(candidate.node)?.to_owned(),
+                victims_elsewhere: elsewhere.collect(),
                 victims: candidate.victims.iter().filter_map(|pod| name_of(world, *pod)).collect(),
                 pdb_violations: candidate.pdb_violations,
             })

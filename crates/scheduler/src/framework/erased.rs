@@ -167,6 +167,7 @@ pub(crate) trait AnyFilter: Send + Sync {
     fn may_yield(&self, cycle: &Cycle<'_>, slot: &Slot) -> bool;
     fn yields(&self, cycle: &Cycle<'_>, slot: &mut Slot, left: &NodeSet) -> Option<Concession>;
     fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, slot: &'a Slot) -> Option<Box<dyn NodeTrial + 'a>>;
+    fn blockers_elsewhere(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Vec<PodId>;
     fn blockers(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet) -> Vec<(NodeId, String)>;
 }
 
@@ -185,6 +186,10 @@ impl<P: Filter> AnyFilter for P {
 
     fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, slot: &'a Slot) -> Option<Box<dyn NodeTrial + 'a>> {
         Filter::node_trial(self, cycle, slot.get::<P>())
+    }
+
+    fn blockers_elsewhere(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Vec<PodId> {
+        Filter::blockers_elsewhere(self, cycle, slot.get::<P>(), node)
     }
 
     fn blockers(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet) -> Vec<(NodeId, String)> {

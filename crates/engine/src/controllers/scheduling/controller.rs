@@ -274,7 +274,7 @@ impl Scheduling {
 
     fn evict(&mut self, job: EvictJob, began: Instant, context: &mut SchedulingContext<'_>) {
         let EvictJob { pod, node, victims, .. } = &job;
-        let victims = evict::names(victims);
+        let victims = evict::names(victims, node);
         tracing::info!(namespace = pod.namespace, pod = pod.name, node, victims, "evicting pods to make room");
         if let Err(SchedulingAction::Evict(job)) = context.actions.send(EVICTIONS, SchedulingAction::Evict(job)) {
             self.evict_failed(job, "too many evictions are waiting".to_owned(), began, context);

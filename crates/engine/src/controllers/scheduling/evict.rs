@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use scheduler::PodRef;
+use scheduler::{PodRef, Victim};
 
 use super::execute;
 use crate::ports::{PodName, PodStatusWriter, PortError};
@@ -28,12 +28,12 @@ pub struct EvictJob {
     /// The scheduler in whose name they are evicted.
     pub(super) profile: String,
     /// The most important first.
-    pub(super) victims: Vec<PodRef>,
+    pub(super) victims: Vec<Victim>,
 }
 
 #[derive(Debug, Default)]
 pub struct Evicted {
-    pub(super) victims: Vec<PodRef>,
+    pub(super) victims: Vec<Victim>,
     pub(super) error: Option<String>,
 }
 
@@ -42,21 +42,21 @@ pub(super) async fn all(pods: &dyn PodStatusWriter, job: &EvictJob) -> Evicted {
     let Some((last, others)) = job.victims.split_last() else { return Evicted::default() };
     let mut going = Vec::with_capacity(others.len());
     for victim in others {
-        going.push(one(pods, victim, &message));
+        going.push(one(pods, &victim.pod, &message));
     }
     let mut evicted = Evicted::default();
     for (victim, end) in others.iter().zip(join_all(going).await) {
         evicted.note(victim, end);
     }
     if evicted.error.is_none() {
-        let end = one(pods, last, &message).await;
+        let end = one(pods, &last.pod, &message).await;
         evicted.note(last, end);
     }
     evicted
 }
 
 impl Evicted {
-    fn note(&mut self, victim: &PodRef, end: Result<bool, PortError>) {
+    fn note(&mut self, victim: &Victim, end: Result<bool, PortError>) {
         match end {
             Ok(true) => self.victims.push(victim.clone()),
             Ok(false) => (),
@@ -105,9 +105,12 @@ async fn send(pods: &dyn PodStatusWriter, pod: &PodName, write: Write<'_>) -> Re
     Ok(())
 }
 
-/// For logs.
-pub(super) fn names(victims: &[PodRef]) -> String {
-    let names = victims.iter().map(|PodRef { namespace, name, .. }| format!("{namespace}/{name}"));
+/// For logs: the pods, with the node of those that are not on `room`.
+pub(super) fn names(victims: &[Victim], room: &str) -> String {
+    let names = victims.iter().map(|Victim { pod: PodRef { namespace, name, .. }, node }| match node == room {
+        true => format!("{namespace}/{name}"),
+        false => format!("{namespace}/{name} (on {node})"),
+    });
     names.collect::<Vec<_>>().join(" ")
 }
 
@@ -182,11 +185,12 @@ mod tests {
         for (pod, failures) in failures {
             server.failures.lock().unwrap().insert(*pod, failures.to_vec());
         }
-        let victims = ["a", "b", "c"].map(pod).to_vec();
-        let (pod, node, profile) = (pod("high"), "n1".to_owned(), "default-scheduler".to_owned());
+        let (node, profile) = ("n1".to_owned(), "default-scheduler".to_owned());
+        let victims = ["a", "b", "c"].map(|name| Victim { pod: pod(name), node: node.clone() }).to_vec();
+        let pod = pod("high");
         let Evicted { victims, error } = all(&server, &EvictJob { pod, node, profile, victims }).await;
         let writes = server.writes.into_inner().unwrap();
-        (writes, victims.into_iter().map(|pod| pod.name).collect(), error)
+        (writes, victims.into_iter().map(|victim| victim.pod.name).collect(), error)
     }
 
     #[tokio::test(start_paused = true)]

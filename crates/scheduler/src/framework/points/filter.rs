@@ -72,6 +72,12 @@ pub trait Filter: Plugin {
         None
     }
 
+    /// Pods on other nodes that the plugin counts against the node, and that preemption may evict for it. None by default:
+    /// as in kube-scheduler, victims run on the node that they make room on.
+    fn blockers_elsewhere(&self, _cycle: &Cycle<'_>, _state: &Self::State, _node: NodeId) -> Vec<PodId> {
+        Vec::new()
+    }
+
     /// For messages: given nodes that the plugin rejected, those where it knows the pod that blocks the node, with a
     /// one-line description of that pod. Only called by `explain`.
     fn blockers(&self, _cycle: &Cycle<'_>, _state: &Self::State, _nodes: &NodeSet) -> Vec<(NodeId, String)> {
@@ -106,7 +112,7 @@ pub struct PostFilterAnswer {
     pub status: Status,
     /// Of several plugins, the last one that does not keep the nomination decides.
     pub nomination: Nomination,
-    /// Pods to delete, to make room on the nominated node.
+    /// Pods to delete, to make room on the nominated node; they may run on others.
     pub victims: Vec<PodId>,
 }
 
@@ -127,7 +133,8 @@ impl PostFilterAnswer {
     }
 }
 
-/// Whether one node can run the pod, while a trial removes pods from the node and adds pods to it.
+/// Whether one node can run the pod, while a trial removes pods and adds them. A plugin's own trial is asked only about
+/// pods on the node; the trial of all Filter plugins together also about pods that run on other nodes.
 pub trait NodeTrial {
     /// Begins with a node as it is.
     fn begin(&mut self, node: NodeId);
@@ -157,6 +164,11 @@ pub trait RejectedNodes {
     /// All Filter plugins together. The pod must fit both with and without the pods that are nominated to the node and
     /// have its priority or a higher one.
     fn trial(&self) -> Box<dyn NodeTrial + '_>;
+
+    /// Pods on other nodes that count against the node, and that may be evicted for it.
+    fn blockers_elsewhere(&self, _node: NodeId) -> Vec<PodId> {
+        Vec::new()
+    }
 
     /// Whether the pod would fit the node without these pods.
     fn fits_without(&self, node: NodeId, removed: &[PodId]) -> bool {

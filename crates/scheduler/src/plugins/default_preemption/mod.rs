@@ -8,10 +8,13 @@
 //!
 //! Semantics are those of kube-scheduler 1.36 with all nodes examined. Differences: `minCandidateNodesPercentage` and
 //! `minCandidateNodesAbsolute` change nothing, and a budget with an empty selector protects all pods of its namespace,
-//! as the API says.
+//! as the API says. Where a filter counts pods of other nodes against a node and lets them be evicted, as PhysicalHost
+//! does by setting, victims run on these nodes too.
 
 mod budgets;
 mod choice;
+#[cfg(test)]
+mod host_tests;
 #[cfg(test)]
 mod tests;
 mod victims;
@@ -81,8 +84,11 @@ pub(crate) fn ineligible(cycle: &Cycle<'_>, rejected: &dyn RejectedNodes) -> Opt
         let pod = pod.filter(|_| cycle.world.is_preempted(*id));
         pod.is_some_and(|pod| pod.priority() < cycle.facts().priority)
     };
-    let leaves = cycle.world.pods_on(nominated).iter().any(is_leaving);
-    leaves.then_some("not eligible due to a terminating pod on the nominated node.")
+    if cycle.world.pods_on(nominated).iter().any(is_leaving) {
+        return Some("not eligible due to a terminating pod on the nominated node.");
+    }
+    let leaves = rejected.blockers_elsewhere(nominated).iter().any(is_leaving);
+    leaves.then_some("not eligible due to a terminating pod on the physical host of the nominated node.")
 }
 
 /// Examines every node where removing pods may help, in the order of ids.
@@ -93,7 +99,7 @@ pub(crate) fn search(
 ) -> Vec<Rejection> {
     let mut refused = Vec::new();
     let budgets = Budgets::of(cycle.world);
-    let mut victims = Victims::new(cycle, rejected.trial(), budgets);
+    let mut victims = Victims::new(cycle, rejected, budgets);
     for node in rejected.resolvable().iter() {
         match victims.on(node) {
             Ok(candidate) => found(candidate),

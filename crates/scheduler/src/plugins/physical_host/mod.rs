@@ -3,7 +3,8 @@
 //! Anti-affinity on a lifted key also applies between physical hosts. Nodes on hosts that take no pods (in maintenance
 //! mode or unreachable) are rejected. Nodes on less loaded hosts get a higher score. The plugin skips if nothing is
 //! known about hosts. In relaxed mode, lifted terms yield if they are the only reason that no node is feasible: they
-//! then apply between nodes only, as InterPodAffinity reads them.
+//! then apply between nodes only, as InterPodAffinity reads them. With `host_preemption`, preemption may evict the pods
+//! on other nodes of a host that lifted terms keep off it.
 
 use std::borrow::Cow;
 
@@ -73,7 +74,9 @@ impl PreFilter for PhysicalHost {
         state.refused.copy_from(cycle.world.nodes_refused());
         let Some(incoming) = state.index.look_up(cycle) else { return Err(Status::Skip) };
         state.verdicts = incoming.verdicts(cycle.world, cycle.view, Reading::LiftedOnly, None);
-        if state.refused.is_empty() && state.verdicts.physical_host.is_empty() {
+        // A plugin that skips does not take part in trials, where the room of nominated pods may count on a whole host.
+        let may_count_later = cycle.world.lifting().host_preemption;
+        if state.refused.is_empty() && state.verdicts.physical_host.is_empty() && !may_count_later {
             return Err(Status::Skip);
         }
         Ok(None)
@@ -121,6 +124,12 @@ impl Filter for PhysicalHost {
             state.verdicts = Verdicts::default();
         }
         state.has_yielded.then_some(Concession { reason: "NoHostFits", message: TOO_FEW_HOSTS })
+    }
+
+    fn blockers_elsewhere(&self, cycle: &Cycle<'_>, state: &State, node: NodeId) -> Vec<PodId> {
+        let applies = cycle.world.lifting().host_preemption && !state.has_yielded;
+        let incoming = state.index.found().filter(|_| applies);
+        incoming.map_or_else(Vec::new, |incoming| incoming.host_conflicts(cycle.world).beside(node))
     }
 
     fn blockers(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet) -> Vec<(NodeId, String)> {
