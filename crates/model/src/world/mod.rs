@@ -57,7 +57,7 @@ pub struct World {
     pub(crate) csi_nodes: CsiNodes,
     revisions: Revisions,
     /// The expected vCenters that were neither read nor found to be down.
-    awaited: BTreeSet<VcenterId>,
+    pub(crate) awaited: BTreeSet<VcenterId>,
     /// Changes not taken yet; `None` if recording is off.
     recorded: Option<Vec<Arc<WorldChange>>>,
 }
