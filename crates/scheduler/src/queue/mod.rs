@@ -303,14 +303,14 @@ impl Queue {
         }
     }
 
-    /// What the pod was held for has ended. It is tried at once, or if something that can help happened meanwhile.
-    pub(crate) fn release(&mut self, now: Duration, pod: PodId, at_once: bool, advice: &mut dyn Advice) {
+    /// What the pod was held for has ended. It is tried again after its backoff, if something that can help happened meanwhile or if
+    /// that has failed.
+    pub(crate) fn release(&mut self, now: Duration, pod: PodId, has_failed: bool, advice: &mut dyn Advice) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
-        let was_helped = std::mem::take(&mut entry.held) == Held::YesAndHelped;
-        if at_once {
-            self.force(now, pod, advice);
-        } else if was_helped {
-            self.wake(now, pod, Cause::ATTEMPT_FAILED, advice);
+        match std::mem::take(&mut entry.held) {
+            Held::YesAndHelped => self.wake(now, pod, Cause::ATTEMPT_FAILED, advice),
+            Held::Yes if has_failed => self.wake(now, pod, Cause::ATTEMPT_FAILED, advice),
+            Held::Yes | Held::No => {}
         }
     }
 

@@ -4,8 +4,9 @@
 //! has placed so far give up their place here. Nominations of lower priority on the node are cleared.
 //!
 //! Invariants: while evictions are on their way, the pod they are for is not tried, so that it never chooses further
-//! victims. It is tried again when something that can help happened meanwhile, and at once if not all victims could be
-//! evicted. A victim that is being deleted already is not evicted again.
+//! victims. It is tried again when something that can help happened meanwhile, or if not all victims could be evicted; then
+//! after its backoff, so that a server that refuses evictions is not asked again and again. A victim that is being deleted
+//! already is not evicted again.
 
 use std::time::Duration;
 

@@ -140,12 +140,19 @@ fn a_pod_waits_for_the_deletion_of_its_victims() {
 }
 
 #[test]
-fn a_failed_eviction_lets_the_pod_be_tried_at_once() {
+fn after_a_failed_eviction_the_pod_is_tried_again_after_its_backoff() {
     let mut stage = Stage::new();
-    let preemption = preempted(&stage.event(Event::PodApplied(sized("high", 2000, 10)))).expect("a preemption");
-    let effects = stage.evicted(&Preempted { victims: Vec::new(), ..preemption }, Some("the server is down"));
-    assert!(events(&effects).is_empty());
-    assert!(preempted(&effects).is_some(), "it is tried again: {effects:?}");
+    let mut preemption = preempted(&stage.event(Event::PodApplied(sized("high", 2000, 10)))).expect("a preemption");
+    for backoff_s in [1, 2, 4, 8, 10, 10] {
+        let failed = Preempted { victims: Vec::new(), ..preemption };
+        let effects = stage.evicted(&failed, Some("the server is down"));
+        assert!(events(&effects).is_empty());
+        assert!(preempted(&effects).is_none(), "at once: {effects:?}");
+        stage.now += Duration::from_millis(backoff_s * 1000 - 1);
+        assert!(preempted(&stage.input(Input::Time)).is_none(), "before {backoff_s} s");
+        stage.now += Duration::from_millis(1);
+        preemption = preempted(&stage.input(Input::Time)).expect("it is tried again");
+    }
 }
 
 #[test]
