@@ -70,6 +70,8 @@ pub struct Scheduling {
     /// The work in progress or about to be repeated, by the UID of its pod, to cancel it.
     in_work: BTreeMap<String, Arc<Notify>>,
     status_order: StatusOrder,
+    /// Evictions that wait until the nomination of the pod that they are for is written, by its UID.
+    evictions: BTreeMap<String, (EvictJob, Instant)>,
     /// Work to be repeated, and when.
     repeats: BTreeMap<Instant, Vec<WorkJob>>,
 }
@@ -101,6 +103,7 @@ impl Scheduling {
             tools: PluginTools::default(),
             in_work: BTreeMap::new(),
             status_order: StatusOrder::default(),
+            evictions: BTreeMap::new(),
             repeats: BTreeMap::new(),
             settings,
         }
@@ -272,7 +275,18 @@ impl Scheduling {
         }
     }
 
+    /// Evicts when the nomination is written: by it another instance knows for which pod the victims go, should this one end meanwhile, and
+    /// evicts no others.
     fn evict(&mut self, job: EvictJob, began: Instant, context: &mut SchedulingContext<'_>) {
+        if self.status_order.is_under_way(&job.pod.uid) {
+            // One for each pod: a pod is not tried while it waits for evictions.
+            self.evictions.insert(job.pod.uid.clone(), (job, began));
+        } else {
+            self.send_eviction(job, began, context);
+        }
+    }
+
+    fn send_eviction(&mut self, job: EvictJob, began: Instant, context: &mut SchedulingContext<'_>) {
         let EvictJob { pod, node, victims, .. } = &job;
         let victims = evict::names(victims);
         tracing::info!(namespace = pod.namespace, pod = pod.name, node, victims, "evicting pods to make room");
@@ -362,6 +376,12 @@ impl Scheduling {
     fn status_ended(&mut self, uid: &str, context: &mut SchedulingContext<'_>) {
         let next = self.status_order.ended(uid);
         self.send_status(uid, next, context);
+        // Also if the write failed, as kube-scheduler does: the room is needed nevertheless.
+        if !self.status_order.is_under_way(uid)
+            && let Some((job, began)) = self.evictions.remove(uid)
+        {
+            self.send_eviction(job, began, context);
+        }
     }
 
     fn send_status(&mut self, uid: &str, mut next: Option<StatusJob>, context: &mut SchedulingContext<'_>) {
