@@ -296,6 +296,13 @@ impl Queue {
         is_new
     }
 
+    /// The next message about the pod is reported, also if it is the same as the last one.
+    pub(crate) fn report_again(&mut self, pod: PodId) {
+        if let Some(entry) = self.entries.get_mut(&pod) {
+            entry.reported = None;
+        }
+    }
+
     /// The pod is not tried before [`Queue::release`].
     pub(crate) fn hold(&mut self, pod: PodId) {
         if let Some(entry) = self.entries.get_mut(&pod) {

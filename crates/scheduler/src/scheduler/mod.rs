@@ -25,6 +25,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::storage::uid::Uid;
 use model::{NodeId, PodId, World};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -163,6 +164,15 @@ impl Scheduler {
     /// Whether [`Input::Schedule`] has a pod to try.
     pub fn has_work(&self) -> bool {
         self.queue.pending().active > 0
+    }
+
+    /// The condition of a pod could not be written: the next failed attempt reports it, also with the same message.
+    pub fn report_again(&mut self, world: &World, namespace: &str, name: &str, uid: &str) {
+        if let Some(pod) = world.pod_id(namespace, name)
+            && world.pod(pod).is_some_and(|known| known.uid == Uid::from(uid))
+        {
+            self.queue.report_again(pod);
+        }
     }
 
     /// Processes changes that the world already contains. They must not include the changes that this scheduler made

@@ -25,7 +25,7 @@ use super::status_order::StatusOrder;
 use super::work::{self, BindWorkEnd, WorkEnd, WorkError, WorkPoint};
 use super::{Attempt, PluginTools, SchedulingMetrics, SchedulingSettings};
 use crate::binding::{BindEnd, is_known};
-use crate::ports::{Occurrence, Regarding, Severity};
+use crate::ports::{Occurrence, PodName, Regarding, Severity};
 use crate::runtime::{Closed, Context, Controller, LaneId, LaneSettings, Repeat};
 
 pub const NAME: &str = "scheduling";
@@ -487,9 +487,10 @@ impl Controller for Scheduling {
             SchedulingOutcome::Bind { job, end } => self.bind_ended(job, end, context),
             SchedulingOutcome::Work { job, end } => self.work_ended(job, end, context),
             SchedulingOutcome::Evicted { job, end } => self.evicted(job, end, context.now, context),
-            SchedulingOutcome::Status { uid, end } => {
+            SchedulingOutcome::Status { pod: PodName { namespace, name, uid }, end } => {
                 if let Err(error) = end {
                     tracing::debug!(%error, "could not write the status of a pod");
+                    self.scheduler.report_again(context.world.read(), &namespace, &name, &uid);
                 }
                 self.status_ended(&uid, context);
             }

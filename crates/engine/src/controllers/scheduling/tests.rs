@@ -53,8 +53,9 @@ struct State {
     conditions: Vec<(String, String)>,
     /// Nominations and evictions that have taken effect.
     preemption: Vec<String>,
-    /// How long the server takes for a condition.
+    /// How long the server takes for a condition, and how often it fails first.
     condition_takes: Duration,
+    condition_failures: usize,
     results: Vec<AttemptResult>,
     figures: Vec<Figures>,
 }
@@ -147,6 +148,10 @@ impl PodStatusWriter for Api {
         Box::pin(async move {
             let takes = {
                 let mut state = self.state();
+                if let Some(left) = state.condition_failures.checked_sub(1) {
+                    state.condition_failures = left;
+                    return Err(PortError::Transient("busy".to_owned()));
+                }
                 state.conditions.push((pod.name.clone(), message.to_owned()));
                 state.condition_takes
             };
@@ -378,6 +383,21 @@ async fn an_unschedulable_pod_is_reported_once_and_bound_when_a_node_is_added() 
     stage.send(node("n2", 1)).await;
     let state = stage.after(30).await;
     assert_eq!(state.nodes["p"].as_deref(), Some("n2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_cannot_be_written_is_repeated_at_once_and_with_the_next_attempt() {
+    let reported = async |failures: usize, seconds: u64| {
+        let stage = Stage::start(&[("n1", 0)], &["p"], &[]).await;
+        stage.api.state().condition_failures = failures;
+        stage.in_sync().await;
+        stage.after(seconds).await.conditions.len()
+    };
+    assert_eq!(reported(3, 1).await, 1);
+    // The pod is tried again after five minutes at the latest. Its message is the same then.
+    assert_eq!(reported(4, 60).await, 0);
+    assert_eq!(reported(4, 600).await, 1);
+    assert_eq!(reported(0, 600).await, 1);
 }
 
 #[tokio::test(start_paused = true)]
