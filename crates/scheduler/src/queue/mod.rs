@@ -224,6 +224,20 @@ impl Queue {
         }
     }
 
+    /// The pod can be tried again, whatever the plugins that rejected it say.
+    pub(crate) fn helped(&mut self, now: Duration, pod: PodId, kinds: ChangeKinds, advice: &mut dyn Advice) {
+        match self.entries.get(&pod).map(|entry| entry.state) {
+            Some(QueueState::Unschedulable) => {
+                self.counts.woken += 1;
+                self.wake(now, pod, Cause::of(kinds), advice);
+            }
+            Some(QueueState::InFlight { .. }) => {
+                self.in_flight.note(Change { kinds: ChangeKinds::ALL, ..Change::default() }, Some(pod));
+            }
+            _ => {}
+        }
+    }
+
     /// The pod is bound, deleted, or has another scheduler.
     pub(crate) fn remove(&mut self, pod: PodId) {
         self.take_out(pod);

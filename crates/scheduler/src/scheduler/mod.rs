@@ -252,6 +252,7 @@ impl Scheduler {
         for change in &changes.changes {
             self.queue.changed(now, change, &mut advice);
         }
+        self.victims_left(now, world, changes);
     }
 
     /// After a relist: finds the pods to place again, and wakes all pods that wait for a change.

@@ -18,6 +18,9 @@ use super::advice::PluginAdvice;
 use super::attempt::Failure;
 use super::binding::Stage;
 use super::effect::{Effect, PodEvent, PodRef};
+use super::observe::Changes;
+use crate::framework::change::ChangeKinds;
+use crate::plugins::default_preemption::has_leaving_victims;
 
 impl Scheduler {
     /// The victims that must be evicted through the API. A pod that waits for permission, or for work before its binding,
@@ -67,6 +70,21 @@ impl Scheduler {
             self.cancel(&binding);
             // An error, because no plugin rejects the pod: it is tried again after its backoff.
             self.undo(now, world, binding, Failure::Error("preempted".to_owned()));
+        }
+    }
+
+    /// A pod waits until the victims on its nominated node are gone. Then it is tried again, also if there is not enough room yet: not all
+    /// victims were evicted, or others took their room. The filters that rejected it know nothing of that.
+    pub(super) fn victims_left(&mut self, now: Duration, world: &World, changes: &Changes) {
+        for change in changes.changes.iter().filter(|change| change.kinds.intersects(ChangeKinds::POD_LEFT)) {
+            let Some(node) = change.node else { continue };
+            for pod in self.nominations.on(node).to_vec() {
+                let Some(priority) = world.pod(pod).map(model::Pod::priority) else { continue };
+                if !has_leaving_victims(world, node, priority) {
+                    let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
+                    self.queue.helped(now, pod, change.kinds, &mut advice);
+                }
+            }
         }
     }
 
