@@ -25,6 +25,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::storage::uid::Uid;
 use model::{NodeId, PodId, World};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -165,6 +166,15 @@ impl Scheduler {
         self.queue.pending().active > 0
     }
 
+    /// The condition of a pod could not be written: the next failed attempt reports it, also with the same message.
+    pub fn report_again(&mut self, world: &World, namespace: &str, name: &str, uid: &str) {
+        if let Some(pod) = world.pod_id(namespace, name)
+            && world.pod(pod).is_some_and(|known| known.uid == Uid::from(uid))
+        {
+            self.queue.report_again(pod);
+        }
+    }
+
     /// Processes changes that the world already contains. They must not include the changes that this scheduler made
     /// itself in a step.
     pub fn observe(&mut self, now: Duration, world: &World, changes: &Changes) -> Vec<Effect> {
@@ -242,6 +252,7 @@ impl Scheduler {
         for change in &changes.changes {
             self.queue.changed(now, change, &mut advice);
         }
+        self.victims_left(now, world, changes);
     }
 
     /// After a relist: finds the pods to place again, and wakes all pods that wait for a change.

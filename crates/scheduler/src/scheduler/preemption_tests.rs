@@ -169,13 +169,32 @@ fn a_pod_waits_for_the_deletion_of_its_victims() {
     assert_eq!(bound(&stage.deleted(&name)), ["high"]);
 }
 
+/// As another instance left it that ended between two evictions.
 #[test]
-fn a_failed_eviction_lets_the_pod_be_tried_at_once() {
+fn a_pod_whose_victims_are_gone_is_tried_again_although_the_room_is_not_enough() {
     let mut stage = Stage::new();
-    let preemption = preempted(&stage.event(Event::PodApplied(sized("high", 2000, 10)))).expect("a preemption");
-    let effects = stage.evicted(&Preempted { victims: Vec::new(), ..preemption }, Some("the server is down"));
-    assert!(events(&effects).is_empty());
-    assert!(preempted(&effects).is_some(), "it is tried again: {effects:?}");
+    stage.event(Event::PodApplied(PodFacts { terminating: true, ..gone_soon("low-1") }));
+    let nominated = PodFacts { nominated_node: Some("n1".to_owned()), ..sized("high", 4000, 10) };
+    let effects = stage.event(Event::PodApplied(nominated));
+    assert!(preempted(&effects).is_none(), "a victim ends: {effects:?}");
+    let preemption = preempted(&stage.deleted("low-1")).expect("it is tried again");
+    assert_eq!(preemption.victims.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["low-2"]);
+}
+
+#[test]
+fn after_a_failed_eviction_the_pod_is_tried_again_after_its_backoff() {
+    let mut stage = Stage::new();
+    let mut preemption = preempted(&stage.event(Event::PodApplied(sized("high", 2000, 10)))).expect("a preemption");
+    for backoff_s in [1, 2, 4, 8, 10, 10] {
+        let failed = Preempted { victims: Vec::new(), ..preemption };
+        let effects = stage.evicted(&failed, Some("the server is down"));
+        assert!(events(&effects).is_empty());
+        assert!(preempted(&effects).is_none(), "at once: {effects:?}");
+        stage.now += Duration::from_millis(backoff_s * 1000 - 1);
+        assert!(preempted(&stage.input(Input::Time)).is_none(), "before {backoff_s} s");
+        stage.now += Duration::from_millis(1);
+        preemption = preempted(&stage.input(Input::Time)).expect("it is tried again");
+    }
 }
 
 #[test]

@@ -6,18 +6,11 @@
 //! Invariants: a later pod of the same name is never touched. The last victim goes last, and only if all others went:
 //! the pod they go for is tried again when the last one is gone, and without it as soon as one of them fails.
 
-use std::time::Duration;
-
 use futures::future::join_all;
 use scheduler::{PodRef, Victim};
 
 use super::execute;
-use crate::ports::{PodName, PodStatusWriter, PortError};
-
-/// How often a write is sent that fails for a passing reason, and the first pause, as kube-scheduler does.
-const ATTEMPTS: u32 = 4;
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const PAUSE_GROWTH: u32 = 5;
+use crate::ports::{PodStatusWriter, PortError};
 
 /// A preemption.
 #[derive(Debug)]
@@ -67,42 +60,19 @@ impl Evicted {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Write<'a> {
-    /// The condition, with this message.
-    Disrupt(&'a str),
-    Delete,
-}
-
 /// `false` if the pod is gone already.
 async fn one(pods: &dyn PodStatusWriter, victim: &PodRef, message: &str) -> Result<bool, PortError> {
     let pod = execute::name(victim);
-    for write in [Write::Disrupt(message), Write::Delete] {
-        match send(pods, &pod, write).await {
-            Ok(()) => (),
-            // Invalid: another pod has its name.
-            Err(PortError::NotFound(_) | PortError::Invalid(_)) => return Ok(false),
-            Err(error) => return Err(error),
-        }
+    let mut end = execute::repeated(|| pods.disrupt(&pod, message)).await;
+    if end.is_ok() {
+        end = execute::repeated(|| pods.delete(&pod)).await;
     }
-    Ok(true)
-}
-
-/// Sends it again after a passing failure.
-async fn send(pods: &dyn PodStatusWriter, pod: &PodName, write: Write<'_>) -> Result<(), PortError> {
-    let mut pause = FIRST_PAUSE;
-    for attempt in 1.. {
-        let end = match write {
-            Write::Disrupt(message) => pods.disrupt(pod, message).await,
-            Write::Delete => pods.delete(pod).await,
-        };
-        match end {
-            Err(PortError::Transient(_)) if attempt < ATTEMPTS => tokio::time::sleep(pause).await,
-            end => return end,
-        }
-        pause *= PAUSE_GROWTH;
+    match end {
+        Ok(()) => Ok(true),
+        // Invalid: another pod has its name.
+        Err(PortError::NotFound(_) | PortError::Invalid(_)) => Ok(false),
+        Err(error) => Err(error),
     }
-    Ok(())
 }
 
 /// For logs: the pods, with the node of those that are not on `room`.
@@ -124,7 +94,7 @@ mod tests {
     use model::storage::arena::DenseId;
 
     use super::*;
-    use crate::ports::PodLookup;
+    use crate::ports::{PodLookup, PodName};
 
     /// A server that fails some writes, and notes all of them.
     #[derive(Default)]

@@ -21,7 +21,7 @@ mod victims;
 
 use std::collections::BTreeMap;
 
-use model::{NodeId, World};
+use model::{NodeId, PodId, World};
 use serde::Deserialize;
 
 use self::budgets::Budgets;
@@ -79,16 +79,22 @@ pub(crate) fn ineligible(cycle: &Cycle<'_>, rejected: &dyn RejectedNodes) -> Opt
     if rejected.rejection(nominated).is_some_and(|rejection| !rejection.resolvable) {
         return None;
     }
-    let is_leaving = |id: &model::PodId| {
-        let pod = cycle.world.pod(*id).filter(|pod| pod.terminating && !pod.finished);
-        let pod = pod.filter(|_| cycle.world.is_preempted(*id));
-        pod.is_some_and(|pod| pod.priority() < cycle.facts().priority)
-    };
-    if cycle.world.pods_on(nominated).iter().any(is_leaving) {
+    let own = cycle.facts().priority;
+    if has_leaving_victims(cycle.world, nominated, own) {
         return Some("not eligible due to a terminating pod on the nominated node.");
     }
-    let leaves = rejected.blockers_elsewhere(nominated).iter().any(is_leaving);
+    let leaves = rejected.blockers_elsewhere(nominated).iter().any(|pod| is_leaving_victim(cycle.world, *pod, own));
     leaves.then_some("not eligible due to a terminating pod on the physical host of the nominated node.")
+}
+
+/// Whether a pod of lower priority that was preempted still terminates on the node.
+pub(crate) fn has_leaving_victims(world: &World, node: NodeId, priority: i32) -> bool {
+    world.pods_on(node).iter().any(|pod| is_leaving_victim(world, *pod, priority))
+}
+
+fn is_leaving_victim(world: &World, id: PodId, priority: i32) -> bool {
+    let pod = world.pod(id).filter(|pod| pod.terminating && !pod.finished);
+    pod.is_some_and(|pod| pod.priority() < priority && world.is_preempted(id))
 }
 
 /// Examines every node where removing pods may help, in the order of ids.
