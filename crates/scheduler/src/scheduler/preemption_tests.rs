@@ -178,7 +178,7 @@ fn a_pod_whose_victims_are_gone_is_tried_again_although_the_room_is_not_enough()
     let effects = stage.event(Event::PodApplied(nominated));
     assert!(preempted(&effects).is_none(), "a victim ends: {effects:?}");
     let preemption = preempted(&stage.deleted("low-1")).expect("it is tried again");
-    assert_eq!(preemption.victims.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>(), ["low-2"]);
+    assert_eq!(preemption.victims.iter().map(|victim| victim.pod.name.as_str()).collect::<Vec<_>>(), ["low-2"]);
 }
 
 #[test]
