@@ -274,16 +274,16 @@ fn a_day_of_churn_violates_nothing() {
                 began.elapsed().as_secs_f64(),
                 day.pods().len()
             );
-            // A check that never applies proves nothing. The true counts are several times as large.
+            // A check that never applies proves nothing. The true counts are at least twice as large.
             let hours = usize::try_from(duration.as_secs() / 3600).expect("a count");
             for (what, number, per_hour) in [
                 ("bindings", counts.bound, 100),
                 ("pods with volumes", counts.with_volumes, 5),
                 ("claims", counts.claims_bound, 4),
-                ("victims", counts.victims, 20),
-                ("explained victims", counts.explained, 15),
-                ("moved nodes", counts.moves, 8),
-                ("pods without room", counts.waited, 30),
+                ("victims", counts.victims, 8),
+                ("explained victims", counts.explained, 6),
+                ("moved nodes", counts.moves, 5),
+                ("pods without room", counts.waited, 20),
             ] {
                 assert!(number >= per_hour * hours, "day {}: {what}: {counts:?}", day.number);
             }
