@@ -1,4 +1,6 @@
-//! Runs the suite on a cluster.
+//! Runs the suite on a cluster, and prints its progress.
+
+#![allow(clippy::print_stdout)]
 
 use std::time::Duration;
 

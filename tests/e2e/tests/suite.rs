@@ -3,6 +3,8 @@
 //! Its tests are not Rust functions, so this program takes the place of libtest: it accepts a part of a name, prints one
 //! row for each test with its outcome and seconds, and a last line with the counts.
 
+#![allow(clippy::print_stdout)]
+
 use std::env;
 
 use anyhow::{Context, Result};
