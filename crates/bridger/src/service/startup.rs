@@ -96,7 +96,8 @@ pub async fn check_with(
     let own = OwnObjects { namespace: &settings.record_namespace, record: &[] };
     let facts = preflight_in(&connection, own, &needs).await;
     let facts = facts.map_err(|error| kubernetes_failure(&error))?;
-    if !of_record.is_empty() {
+    // A command finds out when it writes, before it changes any rule.
+    if purpose.is_service() && !of_record.is_empty() {
         let record = record_objects(&connection, &settings.record_namespace).await;
         let own = OwnObjects { record: &record, ..own };
         preflight_in(&connection, own, &of_record).await.map_err(|error| kubernetes_failure(&error))?;
