@@ -156,7 +156,7 @@ impl Day {
         let (mut life, random) = (Life::new(seed), seed.stream("day"));
         world.with(|core, now| life.begin(core, now));
         let mut day = Day { number, world, config, observer, instances: Vec::new(), started: 0, life, random };
-        day.add_faults();
+        day.slow_down();
         day.start();
         day.start();
         day
@@ -167,23 +167,44 @@ impl Day {
         self.started += 1;
     }
 
-    /// Answers are slow or fail, and watches end.
-    fn add_faults(&self) {
-        let slow = Fault::Latency { millis: 60 };
-        let mut rules = Vec::new();
+    /// Writes take a moment, always: what happens by chance would depend on the order of requests at one moment.
+    fn slow_down(&self) {
         for verb in ["create *", "patch *", "update *", "delete *"] {
-            rules.push((verb, slow.clone(), 0.5));
-            rules.push((verb, Fault::HttpStatus { status: 503 }, 0.01));
-            rules.push((verb, Fault::DropConnection, 0.005));
+            self.add_fault(verb, Fault::Latency { millis: 60 }, None);
         }
-        rules.push(("watch *", Fault::WatchCut { after_events: 100 }, 0.02));
-        rules.push(("watch *", Fault::WatchGone, 0.01));
-        self.world.with(|core, _| {
-            for (methods, fault, chance) in rules {
-                let rule = FaultRule::new(Side::Kubernetes, methods, fault, Frequency::Chance(chance));
-                core.faults.add(rule).expect("a rule");
-            }
+    }
+
+    fn add_fault(&self, methods: &str, fault: Fault, lasting: Option<Duration>) {
+        self.world.with(|core, now| {
+            let rule = FaultRule::new(Side::Kubernetes, methods, fault, Frequency::Always);
+            let rule = lasting.map_or(rule.clone(), |duration| rule.lasting(now, duration));
+            core.faults.add(rule).expect("a rule");
         });
+    }
+
+    /// For some seconds the API server refuses a kind of write, or executes it and does not answer; or watches end soon.
+    fn disturb(&mut self) {
+        const WRITES: [&str; 7] = [
+            "create pods/binding",
+            "delete pods",
+            "patch pods/status",
+            "patch persistentvolumeclaims",
+            "update persistentvolume*",
+            "create events",
+            "* leases",
+        ];
+        let write = WRITES[usize::try_from(self.random.below(7)).unwrap_or(0)];
+        let lasting = Some(Duration::from_secs(1 + self.random.below(6)));
+        match self.random.below(5) {
+            0 | 1 => self.add_fault(write, Fault::HttpStatus { status: 503 }, lasting),
+            2 => self.add_fault(write, Fault::HttpStatus { status: 429 }, lasting),
+            3 => self.add_fault(write, Fault::DropConnection, lasting),
+            // Longer, because clients seldom open a watch.
+            _ => {
+                let lasting = Duration::from_secs(10 + self.random.below(50));
+                self.add_fault("watch *", Fault::WatchCut { after_events: 50 }, Some(lasting));
+            }
+        }
     }
 
     /// Kills one of the two instances, as with `kill -9`, and starts another.
@@ -199,12 +220,17 @@ impl Day {
         let mut now = self.world.with(|_, now| now);
         let end = now.after(duration);
         let (mut act_at, mut kill_at) = (now.after(Duration::from_secs(60)), now.after(self.until_next_kill()));
+        let mut disturb_at = act_at;
         while now < end {
             tokio::time::sleep(LOOK_EVERY).await;
             now = self.world.with(|_, now| now);
             while act_at <= now {
                 self.world.with(|core, now| self.life.act(core, now));
                 act_at = act_at.after(self.life.pause());
+            }
+            if disturb_at <= now {
+                self.disturb();
+                disturb_at = now.after(Duration::from_secs(20 + self.random.below(100)));
             }
             if kill_at <= now {
                 self.replace_an_instance();
