@@ -153,7 +153,8 @@ fn text(explanation: &Explanation, width: Option<u16>) -> String {
     for node in rows {
         let why = match (&node.scores, &node.plugin) {
             (Some(scores), _) => {
-                scores.iter().map(|(plugin, score)| format!("{plugin} {score}")).collect::<Vec<_>>().join(", ")
+                let scores = scores.iter().map(|(plugin, score)| format!("{plugin} {score}"));
+                node.doubts.iter().map(|doubt| format!("but {doubt}")).chain(scores).collect::<Vec<_>>().join(", ")
             }
             (None, Some(plugin)) => {
                 let reason = node.reason.as_deref().unwrap_or_default();
@@ -204,6 +205,7 @@ mod tests {
             plugin: None,
             reason: None,
             blocker: None,
+            doubts: Vec::new(),
             total: Some(total),
             scores: Some([("NodeResourcesFit", total)].into()),
         }
@@ -216,6 +218,7 @@ mod tests {
             plugin: Some(plugin.to_owned()),
             reason: Some(reason.to_owned()),
             blocker: blocker.map(str::to_owned),
+            doubts: Vec::new(),
             total: None,
             scores: None,
         }

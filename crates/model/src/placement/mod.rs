@@ -71,6 +71,11 @@ impl<'a> HostView<'a> {
         self.facts.load
     }
 
+    /// Whether it certainly cannot use the datastore that a volume names.
+    pub fn lacks_datastore(&self, name: &str) -> bool {
+        self.facts.datastores_missing.iter().any(|datastore| datastore.is_named(name))
+    }
+
     /// The scarcer of CPU and memory: its unused amount and its capacity; `None` while neither is known. Integers, so
     /// that all callers round the same way.
     fn idle(&self) -> Option<(u64, u64)> {

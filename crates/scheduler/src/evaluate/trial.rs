@@ -10,7 +10,7 @@ use super::ahead::Ahead;
 use super::dry_run::DryRun;
 use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;
-use crate::framework::points::{NodeTrial, RejectedNodes};
+use crate::framework::points::{Doubt, NodeTrial, RejectedNodes};
 use crate::framework::profile::Profile;
 use crate::framework::status::{Rejection, Rejections, Status};
 use crate::queue::Nominations;
@@ -77,6 +77,16 @@ impl Trial<'_> {
             Status::Success | Status::Wait => Ok(slot),
             status => Err(status),
         }
+    }
+
+    /// Why the pod may not work on a node that it fits.
+    pub(crate) fn doubts(&self, node: NodeId) -> Vec<Doubt> {
+        let filters = self.profile.points.filter.iter().filter(|index| !self.answers.filters.skips(**index));
+        let doubt = |&index: &usize| {
+            let filter = self.profile.plugins[index].filter.as_ref()?;
+            filter.doubt(self.cycle, &self.answers.slots()[index], node)
+        };
+        filters.filter_map(doubt).collect()
     }
 
     /// For messages: the pod that blocks a node that was rejected.

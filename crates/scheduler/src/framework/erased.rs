@@ -13,7 +13,7 @@ use crate::framework::cycle::Cycle;
 use crate::framework::handle::Handle;
 use crate::framework::plugin::{Plugin, Reads};
 use crate::framework::points::{
-    Bind, Concession, Filter, NodeTrial, Normalized, Notified, Permit, PermitAnswer, PostBind, PostFilter,
+    Bind, Concession, Doubt, Filter, NodeTrial, Normalized, Notified, Permit, PermitAnswer, PostBind, PostFilter,
     PostFilterAnswer, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, RejectedNodes, Reserve, Score,
 };
 use crate::framework::sort_key::SortKey;
@@ -168,6 +168,7 @@ pub(crate) trait AnyFilter: Send + Sync {
     fn yields(&self, cycle: &Cycle<'_>, slot: &mut Slot, left: &NodeSet) -> Option<Concession>;
     fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, slot: &'a Slot) -> Option<Box<dyn NodeTrial + 'a>>;
     fn blockers_elsewhere(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Vec<PodId>;
+    fn doubt(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Option<Doubt>;
     fn blockers(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet) -> Vec<(NodeId, String)>;
 }
 
@@ -190,6 +191,10 @@ impl<P: Filter> AnyFilter for P {
 
     fn blockers_elsewhere(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Vec<PodId> {
         Filter::blockers_elsewhere(self, cycle, slot.get::<P>(), node)
+    }
+
+    fn doubt(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Option<Doubt> {
+        Filter::doubt(self, cycle, slot.get::<P>(), node)
     }
 
     fn blockers(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet) -> Vec<(NodeId, String)> {

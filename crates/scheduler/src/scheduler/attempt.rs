@@ -21,7 +21,7 @@ use crate::evaluate::{Answers, RejectedInCycle, Trial, kept_free, resolvable};
 use crate::framework::cycle::Cycle;
 use crate::framework::handle::{Handle, Request, States};
 use crate::framework::plugin::Plugin;
-use crate::framework::points::{Concession, Nomination, PostFilterAnswer};
+use crate::framework::points::{Concession, Doubt, Nomination, PostFilterAnswer};
 use crate::framework::probe::{ExtensionPoint, Meter, Outcome, Probe};
 use crate::framework::profile::PluginBits;
 use crate::framework::status::Status;
@@ -29,11 +29,11 @@ use crate::plugins::DefaultPreemption;
 use crate::queue::Attempts;
 use crate::scheduler::effect::{AttemptResult, ConditionReason, Effect, NominationWrite, PodEvent, PodRef};
 
-/// The node for a pod, and what to report if a plugin yielded.
-#[derive(Clone, Copy)]
+/// The node for a pod, and what to report: that a plugin yielded, and why the pod may not work there.
 struct Choice {
     node: NodeId,
     concession: Option<Concession>,
+    doubts: Vec<Doubt>,
 }
 
 /// An attempt that found no node.
@@ -110,12 +110,10 @@ impl Scheduler {
             .refresh(profile, &cycle, &self.journal, &mut self.scratch, meter, of_feasible)
             .map_err(|error| Unplaced::without_help(Failure::Error(error)))?;
         // The pod goes to its nominated node if it fits.
-        let nominated = self.nominations.node_of(pod);
-        if let Some(node) = nominated.filter(|node| answers.suited().contains(*node)) {
-            return Ok(Some(Choice { node, concession: answers.filters.concession() }));
-        }
-        if let Some(node) = best_of(answers, &mut self.best, &mut self.random) {
-            return Ok(Some(Choice { node, concession: answers.filters.concession() }));
+        let nominated = self.nominations.node_of(pod).filter(|node| answers.suited().contains(*node));
+        if let Some(node) = nominated.or_else(|| best_of(answers, &mut self.best, &mut self.random)) {
+            let doubts = Trial { profile, cycle: &cycle, answers }.doubts(node);
+            return Ok(Some(Choice { node, concession: answers.filters.concession(), doubts }));
         }
         let mut by = answers.filters.rejectors(profile, self.journal.all());
         kept.iter().for_each(|(_, refused)| by.insert(refused.by));
@@ -146,14 +144,14 @@ impl Scheduler {
         choice: Choice,
         probe: Option<Arc<dyn Probe>>,
     ) {
-        let Choice { node, concession } = choice;
+        let Choice { node, concession, doubts } = choice;
         let names = (Self::pod_ref(world, pod), world.node_name(node).map(str::to_owned));
         let (Some(reference), Some(node_name)) = names else { return self.drop_pod(now, world, pod) };
         let event = Event::PodAssumed { pod: Box::new(key(&reference)), node: node_name.clone() };
         let changes = observe::apply(world, event);
         self.noted(now, world, &changes);
-        if let Some(concession) = concession {
-            let event = PodEvent::Yielded(concession);
+        let reports = concession.map(PodEvent::Yielded).into_iter().chain(doubts.into_iter().map(PodEvent::Doubtful));
+        for event in reports {
             let profile = self.profiles[index].name().to_owned();
             self.effects.push(Effect::PostEvent { pod: reference.clone(), profile, event });
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use model::PodId;
 
-use crate::framework::points::Concession;
+use crate::framework::points::{Concession, Doubt};
 use crate::framework::work::Work;
 use crate::queue::Attempts;
 
@@ -116,6 +116,8 @@ pub enum PodEvent {
     Preempted { message: String },
     /// Warning: a plugin yielded so that the pod could be placed.
     Yielded(Concession),
+    /// Warning: the pod may not work on the node that it is placed on.
+    Doubtful(Doubt),
 }
 
 /// The label `result` of kube-scheduler's metrics.

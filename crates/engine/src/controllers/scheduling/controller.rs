@@ -211,7 +211,12 @@ impl Scheduling {
                     self.evict(EvictJob { pod, node, profile, victims }, began, context);
                 }
                 Effect::VictimsChosen { count } => self.metrics.preempted(count),
-                Effect::PostEvent { pod, profile, event } => record(pod, profile, event, context),
+                Effect::PostEvent { pod, profile, event } => {
+                    if let PodEvent::Doubtful(doubt) = &event {
+                        self.metrics.doubted(doubt.reason);
+                    }
+                    record(pod, profile, event, context);
+                }
                 Effect::Concluded { profile, result, attempts } => {
                     let now = context.now + context.stopwatch.elapsed();
                     self.metrics.attempted(&Attempt {
@@ -531,6 +536,7 @@ fn record(pod: PodRef, profile: String, event: PodEvent, context: &SchedulingCon
         }
         PodEvent::FailedScheduling { message } => (Severity::Warning, "FailedScheduling", message),
         PodEvent::Preempted { message } => (Severity::Normal, "Preempted", message),
+        PodEvent::Doubtful(doubt) => (Severity::Warning, doubt.reason, doubt.message),
         PodEvent::Yielded(concession) => (Severity::Warning, concession.reason, concession.message.to_owned()),
     };
     let occurrence = Occurrence { regarding, severity, reason, message, reporter };

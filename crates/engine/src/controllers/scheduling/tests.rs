@@ -198,6 +198,8 @@ impl SchedulingMetrics for Api {
     }
     fn preempted(&self, _: usize) {}
 
+    fn doubted(&self, _: &'static str) {}
+
     fn status_dropped(&self) {
         panic!("a status was dropped");
     }

@@ -78,6 +78,12 @@ pub trait Filter: Plugin {
         Vec::new()
     }
 
+    /// Why the pod may not work on a node that the plugin accepts: shown by `explain`, and an event on a pod that is placed
+    /// there.
+    fn doubt(&self, _cycle: &Cycle<'_>, _state: &Self::State, _node: NodeId) -> Option<Doubt> {
+        None
+    }
+
     /// For messages: given nodes that the plugin rejected, those where it knows the pod that blocks the node, with a
     /// one-line description of that pod. Only called by `explain`.
     fn blockers(&self, _cycle: &Cycle<'_>, _state: &Self::State, _nodes: &NodeSet) -> Vec<(NodeId, String)> {
@@ -90,6 +96,14 @@ pub trait Filter: Plugin {
 pub struct Concession {
     pub reason: &'static str,
     pub message: &'static str,
+}
+
+/// Why a placement may not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// Of the Kubernetes event, and the value of a metric's label.
+    pub reason: &'static str,
+    pub message: String,
 }
 
 /// What a PostFilter plugin does about the pod's nominated node.
