@@ -17,9 +17,11 @@ use crate::core_time;
 use crate::new_scheduler;
 use crate::workloads::{HOSTNAME, node, pod};
 
+/// Volumes on as many nodes, whatever the size of the cluster.
+const LOCAL_VOLUMES: usize = 5_000;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A volume on every node.
     Local,
     Provisioned,
 }
@@ -45,11 +47,11 @@ fn applied(object: VolumeObject) -> Event {
 }
 
 /// A volume that only this node can use.
-fn local(number: usize) -> VolumeFacts {
+fn local(number: usize, node: usize) -> VolumeFacts {
     let expression = RequirementFacts {
         key: HOSTNAME.to_owned(),
         operator: Operator::In,
-        values: [format!("node-{number}")].into_iter().collect(),
+        values: [format!("node-{node}")].into_iter().collect(),
     };
     VolumeFacts {
         name: format!("local-{number}"),
@@ -65,9 +67,10 @@ fn local(number: usize) -> VolumeFacts {
 
 pub fn cluster(nodes: usize) -> World {
     let mut world = World::default();
-    for number in 0..nodes {
-        world.apply(Event::NodeApplied(node(number)));
-        world.apply(applied(VolumeObject::Volume(Arc::new(local(number)))));
+    (0..nodes).for_each(|number| drop(world.apply(Event::NodeApplied(node(number)))));
+    for number in 0..LOCAL_VOLUMES {
+        let local = local(number, number * (nodes / LOCAL_VOLUMES));
+        world.apply(applied(VolumeObject::Volume(Arc::new(local))));
     }
     for source in [Source::Local, Source::Provisioned] {
         world.apply(applied(VolumeObject::StorageClass(Arc::new(StorageClassFacts {

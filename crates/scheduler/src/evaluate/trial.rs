@@ -3,6 +3,8 @@
 //! In: the cached verdicts of the pod's class, and a view with the pods that are added or removed. Out: the plugin that
 //! rejects the node, if any, and for messages the pod that blocks it. Used for nominated pods, and by PostFilter plugins.
 
+use std::cell::RefCell;
+
 use model::{NodeId, NodeSet, PodId, View};
 
 use super::Answers;
@@ -12,6 +14,7 @@ use crate::framework::erased::Slot;
 use crate::framework::points::{NodeTrial, RejectedNodes};
 use crate::framework::profile::Profile;
 use crate::framework::status::{Rejection, Rejections, Status};
+use crate::plugins::default_preemption::Examined;
 use crate::queue::Nominations;
 
 pub(crate) struct Trial<'a> {
@@ -30,12 +33,14 @@ pub(crate) struct Refused {
 }
 
 impl Trial<'_> {
-    /// The plugin that rejects the node in this view. `None` if the pod fits.
+    /// The plugin that rejects the node in this view, with every filter from scratch. `None` if the pod fits.
+    #[cfg(test)]
     pub(crate) fn refuses(&self, node: NodeId, view: View) -> Option<Refused> {
         let (by, rejection) = self.refusal(&Cycle { view: &view, ..*self.cycle }, node)?;
         Some(Refused { by, rejection, view })
     }
 
+    #[cfg(test)]
     fn refusal(&self, cycle: &Cycle<'_>, node: NodeId) -> Option<(usize, Rejection)> {
         let filters = self.profile.points.filter.iter();
         filters.copied().find_map(|index| Some((index, self.refusal_by(index, cycle, node)?)))
@@ -110,6 +115,8 @@ pub(crate) struct RejectedInCycle<'a> {
     pub(crate) resolvable: &'a NodeSet,
     /// The nodes that are rejected together with the pods nominated to them, in the order of ids.
     pub(crate) kept: &'a [(NodeId, Refused)],
+    /// Of the pod's class.
+    pub(crate) examined: RefCell<Examined>,
 }
 
 /// The nodes where removing pods may help. What `kept` says of a node counts more than what the filters say.
@@ -137,6 +144,10 @@ impl RejectedNodes for RejectedInCycle<'_> {
     fn trial(&self) -> Box<dyn NodeTrial + '_> {
         Box::new(DryRun::new(&self.trial, self.nominations))
     }
+
+    fn examined(&self) -> Option<&RefCell<Examined>> {
+        Some(&self.examined)
+    }
 }
 
 /// The pods among these, which are nominated to one node, that the cycle's pod must leave room for: those of higher or
@@ -157,15 +168,14 @@ pub(crate) fn kept_free(
     trial: &Trial<'_>,
     in_question: impl Fn(NodeId) -> bool,
 ) -> Vec<(NodeId, Refused)> {
-    let cycle = trial.cycle;
+    // Most pods meet no nominated node in question, so the trial is built for the first one.
+    let mut run: Option<DryRun<'_>> = None;
     let mut refused: Vec<(NodeId, Refused)> = nominations
         .nodes()
         .filter(|(node, _)| in_question(*node))
-        .filter_map(|(node, pods)| {
-            let mut ahead = ahead_of(cycle, pods).peekable();
-            ahead.peek()?;
-            let view = ahead.fold(cycle.view.clone(), |view, pod| view.with(pod, node));
-            Some((node, trial.refuses(node, view)?))
+        .filter_map(|(node, _)| {
+            let run = run.get_or_insert_with(|| DryRun::new(trial, nominations));
+            Some((node, run.refused_beside_nominated(node)?))
         })
         .collect();
     refused.sort_unstable_by_key(|(node, _)| *node);

@@ -58,7 +58,13 @@ impl<'a> Victims<'a> {
         Self { cycle, trial, budgets, lower: Vec::new(), found }
     }
 
+    /// Whether the last result depends on what budgets allow.
+    pub(super) fn depend_on_budgets(&self) -> bool {
+        self.budgets.matter()
+    }
+
     pub(super) fn on(&mut self, node: NodeId) -> Result<&Candidate, Rejection> {
+        self.budgets.begin();
         let (world, own) = (self.cycle.world, self.cycle.facts().priority);
         if world.lowest_priority_on(node).is_none_or(|lowest| lowest >= own) {
             return Err(NO_VICTIMS);
@@ -81,7 +87,6 @@ impl<'a> Victims<'a> {
         // Upstream leaves equally important pods in any order.
         let name = |lower: &Lower| world.pod(lower.pod).map(|pod| (world.interner().text(pod.namespace), &*pod.name));
         self.lower.sort_unstable_by(|a, b| a.importance.cmp(&b.importance).then_with(|| name(a).cmp(&name(b))));
-        self.budgets.begin();
         for lower in &mut self.lower {
             lower.is_protected = self.budgets.is_used_up_by(lower.pod);
         }
