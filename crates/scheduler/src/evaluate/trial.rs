@@ -3,6 +3,8 @@
 //! In: the cached verdicts of the pod's class, and a view with the pods that are added or removed. Out: the plugin that
 //! rejects the node, if any, and for messages the pod that blocks it. Used for nominated pods, and by PostFilter plugins.
 
+use std::cell::RefCell;
+
 use model::{NodeId, NodeSet, PodId, View};
 
 use super::Answers;
@@ -13,6 +15,7 @@ use crate::framework::erased::Slot;
 use crate::framework::points::{Doubt, NodeTrial, RejectedNodes};
 use crate::framework::profile::Profile;
 use crate::framework::status::{Rejection, Rejections, Status};
+use crate::plugins::default_preemption::Examined;
 use crate::queue::Nominations;
 
 pub(crate) struct Trial<'a> {
@@ -31,12 +34,14 @@ pub(crate) struct Refused {
 }
 
 impl Trial<'_> {
-    /// The plugin that rejects the node in this view. `None` if the pod fits.
+    /// The plugin that rejects the node in this view, with every filter from scratch. `None` if the pod fits.
+    #[cfg(test)]
     pub(crate) fn refuses(&self, node: NodeId, view: View) -> Option<Refused> {
         let (by, rejection) = self.refusal(&Cycle { view: &view, ..*self.cycle }, node)?;
         Some(Refused { by, rejection, view })
     }
 
+    #[cfg(test)]
     fn refusal(&self, cycle: &Cycle<'_>, node: NodeId) -> Option<(usize, Rejection)> {
         let filters = self.profile.points.filter.iter();
         filters.copied().find_map(|index| Some((index, self.refusal_by(index, cycle, node)?)))
@@ -121,6 +126,8 @@ pub(crate) struct RejectedInCycle<'a> {
     pub(crate) resolvable: &'a NodeSet,
     /// The nodes that are rejected together with the pods nominated to them, in the order of ids.
     pub(crate) kept: &'a [(NodeId, Refused)],
+    /// Of the pod's class.
+    pub(crate) examined: RefCell<Examined>,
 }
 
 /// The nodes where removing pods may help. What `kept` says of a node counts more than what the filters say.
@@ -149,6 +156,10 @@ impl RejectedNodes for RejectedInCycle<'_> {
         Box::new(DryRun::new(&self.trial, self.nominations))
     }
 
+    fn examined(&self) -> Option<&RefCell<Examined>> {
+        Some(&self.examined)
+    }
+
     fn blockers_elsewhere(&self, node: NodeId) -> Vec<PodId> {
         let Trial { profile, cycle, answers } = self.trial;
         let mut found = Vec::new();
@@ -171,13 +182,12 @@ pub(crate) fn kept_free(
     trial: &Trial<'_>,
     in_question: impl Fn(NodeId) -> bool,
 ) -> Vec<(NodeId, Refused)> {
-    let ahead = Ahead::new(trial.cycle, nominations);
-    let nodes = ahead.nodes();
+    let nodes = Ahead::new(trial.cycle, nominations).nodes();
+    // Most pods meet no nominated node in question, so the trial is built for the first one.
+    let mut run: Option<DryRun<'_>> = None;
     let refused = nodes.iter().filter(|node| in_question(*node)).filter_map(|node| {
-        let pods = ahead.of(node);
-        pods.first()?;
-        let view = pods.into_iter().fold(trial.cycle.view.clone(), |view, (pod, on)| view.with(pod, on));
-        Some((node, trial.refuses(node, view)?))
+        let run = run.get_or_insert_with(|| DryRun::new(trial, nominations));
+        Some((node, run.refused_beside_nominated(node)?))
     });
     refused.collect()
 }

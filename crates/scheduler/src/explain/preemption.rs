@@ -3,6 +3,7 @@
 //! In: the pod and the nodes that reject it. Out: on which nodes eviction makes room, whom it takes, and the node that
 //! would be chosen. All nodes are examined.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use model::{NodeId, NodeSet, PodId, World};
@@ -53,7 +54,7 @@ pub(super) fn explain(
     }
     let (cycle, world) = (trial.cycle, trial.cycle.world);
     let resolvable = resolvable(&trial, all, kept);
-    let rejected = RejectedInCycle { trial, nominations, resolvable: &resolvable, kept };
+    let rejected = RejectedInCycle { trial, nominations, resolvable: &resolvable, kept, examined: RefCell::default() };
     if let Some(why) = ineligible(cycle, &rejected) {
         return Some(PreemptionExplanation { reason: Some(why.to_owned()), ..PreemptionExplanation::default() });
     }

@@ -166,6 +166,7 @@ pub(crate) trait AnyFilter: Send + Sync {
     fn filter_all(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet, rejections: &mut Rejections);
     fn may_yield(&self, cycle: &Cycle<'_>, slot: &Slot) -> bool;
     fn yields(&self, cycle: &Cycle<'_>, slot: &mut Slot, left: &NodeSet) -> Option<Concession>;
+    fn ignores_pods(&self) -> bool;
     fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, slot: &'a Slot) -> Option<Box<dyn NodeTrial + 'a>>;
     fn blockers_elsewhere(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Vec<PodId>;
     fn doubt(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Option<Doubt>;
@@ -183,6 +184,10 @@ impl<P: Filter> AnyFilter for P {
 
     fn yields(&self, cycle: &Cycle<'_>, slot: &mut Slot, left: &NodeSet) -> Option<Concession> {
         Filter::yields(self, cycle, slot.get_mut::<P>(), left)
+    }
+
+    fn ignores_pods(&self) -> bool {
+        Filter::ignores_pods(self)
     }
 
     fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, slot: &'a Slot) -> Option<Box<dyn NodeTrial + 'a>> {

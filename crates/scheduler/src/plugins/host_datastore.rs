@@ -119,6 +119,10 @@ impl PreFilter for HostDatastore {
 }
 
 impl Filter for HostDatastore {
+    fn ignores_pods(&self) -> bool {
+        true
+    }
+
     fn filter(&self, cycle: &Cycle<'_>, state: &State, node: NodeId) -> Result<(), Rejection> {
         if self.rejects && state.missing(cycle, node).is_some() { Err(NOT_MOUNTED) } else { Ok(()) }
     }

@@ -3,6 +3,7 @@
 //! In: the next pod of the queue. Out: the pod is assumed on the best node and its binding starts; or it returns to the
 //! queue with the plugins that rejected it, a condition and an event.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,16 +119,18 @@ impl Scheduler {
         let mut by = answers.filters.rejectors(profile, self.journal.all());
         kept.iter().for_each(|(_, refused)| by.insert(refused.by));
         // A node is filtered with the nominated pods first. If the pod does not fit with them, that reason is reported.
+        let examined = RefCell::new(std::mem::take(&mut answers.examined).for_pod_on(nominated));
         let trial = Trial { profile, cycle: &cycle, answers };
         let kept = kept_free(nominations, &trial, |node| answers.filters.is_filtered(node));
         let resolvable = resolvable(&trial, self.journal.all(), &kept);
-        let rejected = RejectedInCycle { trial, nominations, resolvable: &resolvable, kept: &kept };
+        let rejected = RejectedInCycle { trial, nominations, resolvable: &resolvable, kept: &kept, examined };
         let surroundings =
             Around { profiles: &self.profiles, bindings: &self.bindings, nominations: &self.nominations, world };
         let after = meter.point(ExtensionPoint::PostFilter, || {
             post_filter(now, &rejected, &surroundings, &mut self.requests, meter)
         });
-        let message = message::fit_error(world, profile, &answers.filters, &kept, &after.reasons);
+        answers.examined = rejected.examined.into_inner();
+        let message = message::fit_error(world, profile, &answers.filters, self.journal.all(), &kept, &after.reasons);
         if after.is_preemption {
             self.preemption_attempts += 1;
         }
@@ -150,6 +153,7 @@ impl Scheduler {
         let event = Event::PodAssumed { pod: Box::new(key(&reference)), node: node_name.clone() };
         let changes = observe::apply(world, event);
         self.noted(now, world, &changes);
+        self.note_nomination(pod);
         let reports = concession.map(PodEvent::Yielded).into_iter().chain(doubts.into_iter().map(PodEvent::Doubtful));
         for event in reports {
             let profile = self.profiles[index].name().to_owned();
@@ -169,9 +173,10 @@ impl Scheduler {
 
     /// Removes the pod from the node on which it was assumed.
     pub(super) fn forget(&mut self, now: Duration, world: &mut World, pod: &PodRef) {
-        let PodRef { namespace, name, uid, .. } = pod.clone();
+        let PodRef { id, namespace, name, uid } = pod.clone();
         let changes = observe::apply(world, Event::PodForgotten { namespace, name, uid });
         self.noted(now, world, &changes);
+        self.note_nomination(id);
     }
 
     /// The attempt failed: the pod returns to the queue, and its condition and an event report why.

@@ -124,7 +124,7 @@ impl Scheduler {
     pub(super) fn nominate_here(&mut self, world: &World, pod: PodId, node: Option<NodeId>) -> NominationWrite {
         let name = node.and_then(|node| world.node_name(node));
         let is_known = self.nominations.node_of(pod) == node && world.nominated_node(pod) == name;
-        self.nominations.set(pod, node);
+        self.set_nomination(pod, node);
         match name {
             _ if is_known => NominationWrite::Nothing,
             None => NominationWrite::Clear,

@@ -1,11 +1,14 @@
 //! Which nodes can run the pod.
 
+use std::cell::RefCell;
+
 use model::{NodeId, PodId};
 
 use crate::framework::cycle::Cycle;
 use crate::framework::handle::Handle;
 use crate::framework::plugin::Plugin;
 use crate::framework::status::{Rejection, Rejections, Status};
+use crate::plugins::default_preemption::Examined;
 use model::NodeSet;
 
 /// Called once per cycle, before any Filter, in the configured order.
@@ -64,6 +67,12 @@ pub trait Filter: Plugin {
     /// returned value becomes an event on the pod. The state is recomputed before the next pod.
     fn yields(&self, _cycle: &Cycle<'_>, _state: &mut Self::State, _left: &NodeSet) -> Option<Concession> {
         None
+    }
+
+    /// Whether no pod that comes or goes changes a verdict, although the plugin reads more than nodes. Dry runs of
+    /// preemption then use the verdicts on the nodes as they are.
+    fn ignores_pods(&self) -> bool {
+        false
     }
 
     /// The plugin's verdicts on one node while pods come and go, for dry runs of preemption. `None`: Filter runs from
@@ -182,6 +191,12 @@ pub trait RejectedNodes {
     /// Pods on other nodes that count against the node, and that may be evicted for it.
     fn blockers_elsewhere(&self, _node: NodeId) -> Vec<PodId> {
         Vec::new()
+    }
+
+    /// What preemption found out for earlier pods of the class, if it is kept.
+    #[doc(hidden)]
+    fn examined(&self) -> Option<&RefCell<Examined>> {
+        None
     }
 
     /// Whether the pod would fit the node without these pods.

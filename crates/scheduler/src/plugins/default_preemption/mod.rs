@@ -4,7 +4,7 @@
 //! or why nothing helps. The scheduler evicts them and keeps the room for the pod.
 //!
 //! - `victims`: which pods of a node must go. `budgets`: which of them a PodDisruptionBudget protects. `choice`: the
-//!   best of several nodes.
+//!   best of several nodes. `examined`: results that are kept for equal pods.
 //!
 //! Semantics are those of kube-scheduler 1.36 with all nodes examined. Differences: `minCandidateNodesPercentage` and
 //! `minCandidateNodesAbsolute` change nothing, and a budget with an empty selector protects all pods of its namespace,
@@ -13,12 +13,14 @@
 
 mod budgets;
 mod choice;
+mod examined;
 #[cfg(test)]
 mod host_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod victims;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use model::{NodeId, PodId, World};
@@ -26,6 +28,8 @@ use serde::Deserialize;
 
 use self::budgets::Budgets;
 use self::choice::Cost;
+pub use self::examined::Examined;
+use self::examined::Finding;
 pub(crate) use self::victims::Candidate;
 use self::victims::Victims;
 use crate::framework::change::ChangeKinds;
@@ -115,16 +119,43 @@ pub(crate) fn search(
     refused
 }
 
-/// The best candidate; of equal ones the first.
+/// The best candidate; of equal ones the first. Uses what is kept of earlier pods of the class.
 fn best(cycle: &Cycle<'_>, rejected: &dyn RejectedNodes) -> Result<Candidate, Vec<Rejection>> {
-    let mut best: Option<(Cost, Candidate)> = None;
-    let refused = search(cycle, rejected, |candidate| {
-        let cost = Cost::of(cycle.world, candidate);
-        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-            best = Some((cost, candidate.clone()));
+    let mut without_class = Examined::default();
+    // With preemption across a physical host, a result depends on the pods of other nodes, too.
+    let is_kept = !cycle.world.lifting().host_preemption;
+    let mut of_class = rejected.examined().filter(|_| is_kept).map(RefCell::borrow_mut);
+    let examined = of_class.as_deref_mut().unwrap_or(&mut without_class);
+    examined.begin(cycle.world);
+    let mut victims = Victims::new(cycle, rejected, Budgets::of(cycle.world));
+    let (mut best, mut refused): (Option<(Cost, NodeId)>, Vec<usize>) = (None, Vec::new());
+    #[cfg(test)]
+    tests::note_kept(rejected.resolvable().iter().filter(|node| examined.of(*node).is_some()).count());
+    for node in rejected.resolvable().iter() {
+        let finding = examined.of(node).unwrap_or_else(|| {
+            let found = victims.on(node).map(|candidate| Cost::of(cycle.world, candidate));
+            let finding = match found {
+                Ok(cost) => Finding::Candidate(cost),
+                Err(rejection) => Finding::Refused(examined.reason(rejection)),
+            };
+            examined.add(node, finding, victims.depend_on_budgets());
+            finding
+        });
+        match finding {
+            Finding::Candidate(cost) if best.as_ref().is_none_or(|(least, _)| cost < *least) => {
+                best = Some((cost, node));
+            }
+            Finding::Candidate(_) => (),
+            Finding::Refused(reason) => refused.push(reason),
         }
-    });
-    best.map(|(_, candidate)| candidate).ok_or(refused)
+    }
+    let best = match best {
+        Some((_, node)) => victims.on(node).cloned().map_err(|rejection| vec![rejection]),
+        None => Err(refused.into_iter().filter_map(|reason| examined.rejection(reason).cloned()).collect()),
+    };
+    #[cfg(test)]
+    tests::assert_same_without_kept_results(cycle, rejected, &best);
+    best
 }
 
 impl Search {

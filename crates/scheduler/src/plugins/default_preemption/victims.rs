@@ -60,7 +60,13 @@ impl<'a> Victims<'a> {
         Self { cycle, rejected, trial: rejected.trial(), budgets, lower: Vec::new(), found }
     }
 
+    /// Whether the last result depends on what budgets allow.
+    pub(super) fn depend_on_budgets(&self) -> bool {
+        self.budgets.matter()
+    }
+
     pub(super) fn on(&mut self, node: NodeId) -> Result<&Candidate, Rejection> {
+        self.budgets.begin();
         let (world, own) = (self.cycle.world, self.cycle.facts().priority);
         let lower = |&id: &PodId| {
             let pod = world.pod(id).filter(|pod| !pod.finished && pod.scheduling.is_some() && pod.priority() < own)?;
@@ -85,7 +91,6 @@ impl<'a> Victims<'a> {
         // Upstream leaves equally important pods in any order.
         let name = |lower: &Lower| world.pod(lower.pod).map(|pod| (world.interner().text(pod.namespace), &*pod.name));
         self.lower.sort_unstable_by(|a, b| a.importance.cmp(&b.importance).then_with(|| name(a).cmp(&name(b))));
-        self.budgets.begin();
         for lower in &mut self.lower {
             lower.is_protected = self.budgets.is_used_up_by(lower.pod);
         }

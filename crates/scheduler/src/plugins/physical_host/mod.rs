@@ -12,11 +12,11 @@ use model::affinity::{Refusal, TOO_FEW_HOSTS};
 use model::storage::arena::DenseId;
 use model::{HostIdle, LiftMode, NodeId, NodeSet, PodId, Reading, ScoreSettings, Verdicts};
 
-use super::inter_pod_affinity::{State as Index, WOKEN_BY, helped_by, normalize_by_range, refuse};
+use super::inter_pod_affinity::{AffinityTrial, State as Index, WOKEN_BY, helped_by, normalize_by_range, refuse};
 use crate::framework::change::{Change, ChangeKinds};
 use crate::framework::cycle::Cycle;
 use crate::framework::plugin::{Plugin, Reads};
-use crate::framework::points::{Concession, Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score};
+use crate::framework::points::{Concession, Filter, NODE_SCORE_MAX, NodeTrial, Normalized, PreFilter, PreScore, Score};
 use crate::framework::registry::{NoArgs, Points, Register};
 use crate::framework::status::{Rejection, Rejections, Status};
 
@@ -113,6 +113,11 @@ impl Filter for PhysicalHost {
         }
     }
 
+    fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, state: &'a State) -> Option<Box<dyn NodeTrial + 'a>> {
+        let trial = AffinityTrial::new(cycle, &state.index, Reading::LiftedOnly)?;
+        Some(Box::new(HostTrial { state, trial, takes_no_pods: false }))
+    }
+
     fn may_yield(&self, cycle: &Cycle<'_>, state: &State) -> bool {
         cycle.world.lifting().mode == LiftMode::Relaxed && !state.verdicts.physical_host.is_empty()
     }
@@ -137,6 +142,36 @@ impl Filter for PhysicalHost {
         let mut others = nodes.clone();
         others.subtract(&state.refused);
         state.index.blockers(cycle, Reading::LiftedOnly, &state.verdicts.physical_host, &others)
+    }
+}
+
+/// Lifted terms on one node, while pods come and go there.
+struct HostTrial<'a> {
+    state: &'a State,
+    trial: AffinityTrial<'a>,
+    /// The node's host.
+    takes_no_pods: bool,
+}
+
+impl NodeTrial for HostTrial<'_> {
+    fn begin(&mut self, node: NodeId) {
+        self.takes_no_pods = self.state.refused.contains(node);
+        self.trial.begin(node);
+    }
+
+    fn remove(&mut self, pod: PodId) {
+        self.trial.remove(pod);
+    }
+
+    fn add(&mut self, pod: PodId) {
+        self.trial.add(pod);
+    }
+
+    fn rejection(&mut self) -> Option<Rejection> {
+        if self.takes_no_pods {
+            return Some(TAKES_NO_PODS);
+        }
+        if self.state.has_yielded { None } else { self.trial.rejection() }
     }
 }
 
