@@ -44,7 +44,7 @@ impl Cluster {
         match scene {
             Scene::Plain => bail!("{} is no scene", workload.name),
             Scene::Preemption { pods } => {
-                let round = self.arriving(contender, workload, pods, |pod| self.large(pod)).await?;
+                let round = Box::pin(self.arriving(contender, workload, pods, |pod| self.large(pod))).await?;
                 self.fill_up().await.context("creating the victims again")?;
                 Ok(round)
             }
@@ -53,10 +53,10 @@ impl Cluster {
                 // One more for the pod that shows that the contender is ready.
                 self.create_claims(source, pods + 1).await.context("creating claims")?;
                 let round = tokio::select! {
-                    ended = volumes::controller(&self.client, source) => {
+                    ended = Box::pin(volumes::controller(&self.client, source)) => {
                         bail!("the stand-in for the volume controller ended: {ended:?}")
                     }
-                    round = self.arriving(contender, workload, pods, volumes::with_claim) => round?,
+                    round = Box::pin(self.arriving(contender, workload, pods, volumes::with_claim)) => round?,
                 };
                 self.remove_volumes().await.context("removing claims and volumes")?;
                 Ok(round)
