@@ -111,8 +111,9 @@ impl Scheduler {
             .refresh(profile, &cycle, &self.journal, &mut self.scratch, meter, of_feasible)
             .map_err(|error| Unplaced::without_help(Failure::Error(error)))?;
         // The pod goes to its nominated node if it fits.
-        let nominated = self.nominations.node_of(pod).filter(|node| answers.suited().contains(*node));
-        if let Some(node) = nominated.or_else(|| best_of(answers, &mut self.best, &mut self.random)) {
+        let nominated = self.nominations.node_of(pod);
+        let suited = nominated.filter(|node| answers.suited().contains(*node));
+        if let Some(node) = suited.or_else(|| best_of(answers, &mut self.best, &mut self.random)) {
             let doubts = Trial { profile, cycle: &cycle, answers }.doubts(node);
             return Ok(Some(Choice { node, concession: answers.filters.concession(), doubts }));
         }
