@@ -18,7 +18,7 @@ fn stderr(output: &Output) -> String {
 fn without_go_a_test_run_fails_and_reports_that_go_is_missing() {
     let cache = tempfile::tempdir().unwrap();
     let nothing = tempfile::tempdir().unwrap();
-    for arguments in [&["test"][..], &["test", "--tier", "peers"], &["peers"]] {
+    for arguments in [&["test"][..], &["test", "--tier", "peers"], &["test", "--tier", "e2e"], &["peers"]] {
         let output = xtask(cache.path(), &nothing.path().display().to_string()).args(arguments).output().unwrap();
         assert!(!output.status.success(), "{arguments:?}");
         let message = stderr(&output);
@@ -83,9 +83,13 @@ fn a_killed_build_leaves_no_finished_folder() {
 
 #[test]
 fn help_describes_every_command() {
-    for (arguments, expected) in
-        [(&["--help"][..], "peers"), (&["test", "--help"], "--full"), (&["peers", "--help"], "BRIDGER_PEERS")]
-    {
+    for (arguments, expected) in [
+        (&["--help"][..], "peers"),
+        (&["test", "--help"], "--full"),
+        (&["test", "--help"], "kube-scheduler"),
+        (&["peers", "--help"], "--e2e"),
+        (&["peers", "--help"], "BRIDGER_PEERS"),
+    ] {
         let output = Command::new(env!("CARGO_BIN_EXE_xtask")).args(arguments).output().unwrap();
         assert!(output.status.success());
         assert!(String::from_utf8_lossy(&output.stdout).contains(expected), "{arguments:?}");

@@ -209,6 +209,9 @@ pub fn compose(parts: PartSettings, outside: Outside, service: &mut Service) -> 
     });
 
     let (events, received) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
+    let mut vcenters = vcenters;
+    // Datastores cost a vCenter with many hosts and datastores something, and only the scheduler reads them.
+    vcenters.iter_mut().for_each(|vcenter| vcenter.with_datastores = on.contains(Part::Scheduling));
     let followed = service.follow_vcenters(&vcenters, &events, seed);
     let shown = Shown {
         world: runtime.world(),

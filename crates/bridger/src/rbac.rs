@@ -16,7 +16,7 @@ pub struct Account<'a> {
     pub namespace: &'a str,
     /// Namespace of the rule record.
     pub record_namespace: &'a str,
-    /// The ConfigMaps of the rule record; with none, the role does not name them.
+    /// The ConfigMaps of the rule record.
     pub record_objects: &'a [String],
 }
 
@@ -33,7 +33,8 @@ pub fn to_yaml(needs: &[Need], account: &Account<'_>) -> String {
         let is_own = scope == Scope::OwnNamespace;
         let mut rules = rules(needs.iter().filter(|need| need.scope == scope), &[]);
         if is_own {
-            rules.push_str(&rules_of_record(needs, record_objects));
+            let of_record = needs.iter().filter(|need| need.scope == Scope::RecordObjects);
+            rules.push_str(&self::rules(of_record, record_objects));
         }
         if rules.is_empty() {
             continue;
@@ -66,12 +67,7 @@ subjects:
     text
 }
 
-fn rules_of_record(needs: &[Need], objects: &[String]) -> String {
-    let rules = rules(needs.iter().filter(|need| need.scope == Scope::RecordObjects), objects);
-    let is_wide = !rules.is_empty() && objects.is_empty();
-    let note = "  # All ConfigMaps of this namespace. With --name-records, only those of the rule record.\n";
-    format!("{}{rules}", if is_wide { note } else { "" })
-}
+const NAMES_PER_LINE: usize = 6;
 
 /// One rule for all resources of a group with the same verbs; with names, for these objects alone.
 fn rules<'a>(needs: impl Iterator<Item = &'a Need>, names: &[String]) -> String {
@@ -85,7 +81,9 @@ fn rules<'a>(needs: impl Iterator<Item = &'a Need>, names: &[String]) -> String 
     }
     let list = |words: &[&str]| words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(", ");
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let names = if names.is_empty() { String::new() } else { format!("    resourceNames: [{}]\n", list(&names)) };
+    let lines: Vec<String> = names.chunks(NAMES_PER_LINE).map(&list).collect();
+    let lines = lines.join(",\n        ");
+    let names = if names.is_empty() { String::new() } else { format!("    resourceNames:\n      [ {lines} ]\n") };
     let rules = resources.iter().map(|((group, verbs), resources)| {
         format!(
             "  - apiGroups: [{}]\n    resources: [{}]\n{names}    verbs: [{}]\n",
@@ -111,7 +109,7 @@ mod tests {
     use model::Parts;
 
     fn documents(needs: &[Need]) -> Vec<Value> {
-        documents_naming(needs, &[])
+        documents_naming(needs, &["bridger-rules-0".to_owned()])
     }
 
     fn documents_naming(needs: &[Need], record_objects: &[String]) -> Vec<Value> {

@@ -21,7 +21,7 @@ use kubernetes::{BoundedClient, VolumeWriter};
 
 pub use ::scheduler::plugins;
 pub use ::scheduler::{
-    Bind, Change, ChangeKinds, ChangedPod, ChangedVolume, Concession, Configuration, Cycle, Filter, Handle,
+    Bind, Change, ChangeKinds, ChangedPod, ChangedVolume, Concession, Configuration, Cycle, Doubt, Filter, Handle,
     NODE_SCORE_MAX, NoArgs, NodeRefusal, Nomination, Normalized, Notified, Permit, PermitAnswer, Plugin, Points,
     PostBind, PostFilter, PostFilterAnswer, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, Reads,
     Reasons, Register, RejectedNodes, Rejection, RejectionId, Rejections, Reserve, Score, Status, WaitingPod, Work,

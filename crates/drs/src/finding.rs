@@ -99,6 +99,14 @@ pub enum Finding {
     SameVm { vm: String, node: String, pods: (RulePod, RulePod) },
     /// Pods that depend on hosts run on a node whose VM is unknown or in no cluster.
     UnknownVm { node: String, pods: usize },
+    /// A VM stays in these rules, because a node may be it and it is uncertain which VM the node is.
+    UncertainMember {
+        cluster: ClusterKey,
+        vm: String,
+        #[serde(serialize_with = "displayed")]
+        node: Arc<str>,
+        rules: usize,
+    },
     /// DRS is disabled: rules have no effect.
     DrsOff { cluster: ClusterKey, rules: usize },
     /// DRS only recommends: an administrator must apply its moves.
@@ -170,6 +178,9 @@ impl fmt::Display for Finding {
             }
             Self::UnknownVm { node, pods } => {
                 write!(f, "{pods} pods to which the host matters are on {node}, whose VM or cluster is not known")
+            }
+            Self::UncertainMember { vm, node, rules, .. } => {
+                write!(f, "{vm} stays in {rules} rules, because {node} may be this VM, and which VM it is is uncertain")
             }
             Self::DrsOff { rules, .. } => write!(f, "DRS is off: {rules} rules protect nothing"),
             Self::DrsNotAutomatic { rules, .. } => {

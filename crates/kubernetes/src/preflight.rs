@@ -44,7 +44,7 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug)]
 pub struct OwnObjects<'a> {
     pub namespace: &'a str,
-    /// The ConfigMaps of the rule record, as far as the clusters are known.
+    /// The ConfigMaps of the rule record.
     pub record: &'a [String],
 }
 
@@ -140,8 +140,7 @@ pub async fn preflight(connection: &Connection, needs: &[Need]) -> Result<Server
     preflight_in(connection, own, needs).await
 }
 
-/// Like [`fn@preflight`], with these objects as Bridger's own. A need of objects that are not known is not checked: the
-/// role may name them.
+/// Like [`fn@preflight`], with these objects as Bridger's own.
 pub async fn preflight_in(
     connection: &Connection,
     own: OwnObjects<'_>,

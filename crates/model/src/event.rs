@@ -340,6 +340,24 @@ pub struct HostFacts {
     pub maintenance: bool,
     /// `None` while the load is unknown.
     pub load: Option<HostLoadFacts>,
+    /// The datastores of its datacenter that it certainly cannot use: it does not mount them, or its mount is not
+    /// accessible. About any other datastore nothing is known. Empty if nobody needs them.
+    pub datastores_missing: Vec<Arc<DatastoreFacts>>,
+}
+
+/// A datastore. Its name is unique in its datacenter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DatastoreFacts {
+    pub name: String,
+    /// `ds:///vmfs/volumes/.../`
+    pub url: String,
+}
+
+impl DatastoreFacts {
+    /// Whether a volume that names its datastore like this, by name or by URL, is on it.
+    pub fn is_named(&self, name: &str) -> bool {
+        if name.starts_with("ds:") { self.url == name } else { self.name == name }
+    }
 }
 
 /// CPU and memory usage of a host, from its quick statistics, and its capacity.

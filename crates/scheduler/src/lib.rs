@@ -36,6 +36,6 @@ pub use framework::status::{Reasons, Rejection, RejectionId, Rejections, Status}
 pub use framework::work::Work;
 pub use model::NodeSet;
 pub use queue::{Arrivals, Attempts, Pending, QueueCounts};
-pub use scheduler::effect::{AttemptResult, ConditionReason, Effect, Input, NominationWrite, PodEvent, PodRef};
+pub use scheduler::effect::{AttemptResult, ConditionReason, Effect, Input, NominationWrite, PodEvent, PodRef, Victim};
 pub use scheduler::observe::{self, Changes};
 pub use scheduler::{CacheSizes, Figures, Scheduler, UnschedulableBy};

@@ -53,6 +53,8 @@ pub struct VcenterConfig {
     pub transport: Option<Transport>,
     /// Which VMs may be nodes.
     pub scope: VmScope,
+    /// Whether datastores are watched too. Only a scheduler needs them.
+    pub with_datastores: bool,
     /// Shared by all copies: a refused password counts for every session of the process.
     logins: Arc<LoginGate>,
 }
@@ -111,6 +113,7 @@ impl VcenterConfig {
             timing: Timing::default(),
             transport: None,
             scope: VmScope::default(),
+            with_datastores: false,
             logins: Arc::default(),
         }
     }

@@ -11,6 +11,7 @@ use hostile::{Input, Memory, PeakAlloc, Target, alone, attack};
 use http::Response;
 use http_body_util::Full;
 use judge::Profile;
+use kubernetes::record_store::former_object_name;
 use kubernetes::{ConfigMapRecordStore, LeaseObject};
 use model::World;
 use model::event::Event;
@@ -154,12 +155,13 @@ fn number_10_no_lease_and_no_list_of_records_is_dangerous() {
         })
     });
 
-    let map = |name: &str, text: &str| {
-        json!({ "metadata": { "name": kubernetes::record_store::object_name(name), "resourceVersion": "1" },
+    let map = |object: &str, name: &str, text: &str| {
+        json!({ "metadata": { "name": object, "resourceVersion": "1" },
             "data": { "name": name, "record": text } })
     };
     let list = json!({ "apiVersion": "v1", "kind": "ConfigMapList", "metadata": { "resourceVersion": "9", "continue": "" },
-        "items": [map("564d0d6e-aaaa/domain-c8", "{\"version\":1,\"rules\":{}}"), map("564d0d6e-aaaa/domain-c9", "")] });
+        "items": [map("bridger-rules-0", "564d0d6e-aaaa/domain-c8", "{\"version\":1,\"rules\":{}}"),
+            map(&former_object_name("564d0d6e-aaaa/domain-c9"), "564d0d6e-aaaa/domain-c9", "")] });
     let words = ["\"continue\":\"x\"", "\"data\":{}", "\"record\":\"\"", "\"items\":[", "\"binaryData\":{}"];
     let memory = Memory { fixed_bytes: 256 << 10, bytes_per_byte: 16 };
     let samples = [list.to_string().into_bytes()];

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::toolchain::check_go;
-use crate::{Cache, Peers, PeersError, RECIPES, Recipe};
+use crate::{Cache, Peers, PeersError, Recipe, Scope};
 
 /// Progress of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,25 +35,25 @@ pub enum Progress<'a> {
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 const TAIL_LINES: usize = 30;
 
-/// Builds every recipe that is missing in the cache, and returns the paths of the programs.
-pub fn build(cache: &Cache, mut report: impl FnMut(Progress<'_>)) -> Result<Peers, PeersError> {
-    if let Ok(peers) = cache.peers() {
+/// Builds every recipe of the scope that is missing in the cache, and returns the paths of the programs.
+pub fn build(cache: &Cache, scope: Scope, mut report: impl FnMut(Progress<'_>)) -> Result<Peers, PeersError> {
+    if let Ok(peers) = cache.peers(scope) {
         return Ok(peers);
     }
-    for recipe in RECIPES {
+    for recipe in scope.recipes() {
         check_go(&recipe.go_needed()?)?;
     }
     let root = cache.root();
     fs::create_dir_all(root).map_err(PeersError::io(format!("creating {}", root.display())))?;
     let _lock = lock(root, &mut report)?;
     remove_leftovers(root)?;
-    for recipe in RECIPES {
+    for recipe in scope.recipes() {
         // The previous holder of the lock may have built it.
         if !cache.has(recipe)? {
             build_recipe(cache, recipe, &mut report)?;
         }
     }
-    cache.peers()
+    cache.peers(scope)
 }
 
 /// The lock is released when the file handle closes, also when the process is killed.

@@ -3,7 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use crate::{PeersError, RECIPES, Recipe};
+use crate::{PeersError, Recipe, Scope};
 
 /// A folder with one subfolder per recipe and key.
 #[derive(Clone, Debug)]
@@ -41,12 +41,16 @@ impl Cache {
         Ok(self.folder(recipe)?.is_dir())
     }
 
-    /// The programs of all recipes, or an error that names a recipe that is not built.
-    pub fn peers(&self) -> Result<Peers, PeersError> {
+    /// The programs of a scope's recipes, or an error that names a recipe that is not built.
+    pub fn peers(&self, scope: Scope) -> Result<Peers, PeersError> {
         let mut folders = Vec::new();
-        for recipe in RECIPES {
+        for recipe in scope.recipes() {
             if !self.has(recipe)? {
-                return Err(PeersError::NotBuilt(recipe.name));
+                let command = match recipe.scope {
+                    Scope::Default => "cargo xtask peers",
+                    Scope::E2e => "cargo xtask peers --e2e",
+                };
+                return Err(PeersError::NotBuilt { recipe: recipe.name, command });
             }
             folders.push((recipe, self.folder(recipe)?));
         }
@@ -54,23 +58,28 @@ impl Cache {
     }
 }
 
-/// All programs of all recipes, built.
+/// The programs of a scope, built.
 #[derive(Clone, Debug)]
 pub struct Peers {
     folders: Vec<(&'static Recipe, PathBuf)>,
 }
 
 impl Peers {
-    /// The programs in this user's cache.
+    /// The programs in this user's cache that tests of the default run need.
     pub fn locate() -> Result<Peers, PeersError> {
-        Cache::from_environment()?.peers()
+        Peers::locate_for(Scope::Default)
     }
 
-    /// The path of `etcd`, `kube-apiserver`, `kube-scheduler`, `kubectl`, `scheduler-judge`, `scheduler-recorder`,
-    /// `vcsim` or `govc`.
+    /// The programs of a scope in this user's cache.
+    pub fn locate_for(scope: Scope) -> Result<Peers, PeersError> {
+        Cache::from_environment()?.peers(scope)
+    }
+
+    /// The path of `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `kubectl`, `scheduler-judge`,
+    /// `scheduler-recorder`, `vcsim` or `govc`; of the larger scope also of `e2e.test` or `kwok`.
     ///
     /// # Panics
-    /// If no recipe builds a program of that name, which is a bug in the caller.
+    /// If no recipe of the scope builds a program of that name, which is a bug in the caller.
     #[must_use]
     pub fn program(&self, name: &str) -> PathBuf {
         let found = self.folders.iter().find(|(recipe, _)| recipe.programs.iter().any(|program| program.name == name));

@@ -1,6 +1,6 @@
 //! Builds the real programs that Bridger is tested against from the Go module registry, in a cache outside the clone.
 //!
-//! In: the recipes in this crate (`kubernetes/`, `etcd/`, `vsphere/`: a go.mod each, pinned by its go.sum, and small
+//! In: the recipes in this crate (`kubernetes/`, `etcd/`, `vsphere/`, `kwok/`: a go.mod each, pinned by its go.sum, and small
 //! mains that the registry lacks). Out: one folder of programs per recipe in the cache.
 //!
 //! Invariants:
@@ -15,13 +15,13 @@ mod toolchain;
 
 pub use build::{Progress, build};
 pub use cache::{Cache, Peers};
-pub use recipe::{Program, RECIPES, Recipe};
+pub use recipe::{Program, RECIPES, Recipe, Scope};
 
 #[derive(Debug, thiserror::Error)]
 pub enum PeersError {
     #[error(
         "Go is not installed: there is no `go` on the PATH.\nInstall Go {needed} or newer, then run this again; the test peers \
-         (etcd, kube-apiserver, kube-scheduler, kubectl, vcsim, govc) are built with it"
+         (etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, vcsim, govc) are built with it"
     )]
     GoMissing { needed: String },
     #[error(
@@ -32,8 +32,8 @@ pub enum PeersError {
     GoUnknown(String),
     #[error("no cache folder: $BRIDGER_PEERS, $XDG_CACHE_HOME and $HOME are not set.\nSet BRIDGER_PEERS to a folder")]
     NoCacheFolder,
-    #[error("the test peers of recipe {0:?} are not built.\nRun `cargo xtask peers`")]
-    NotBuilt(&'static str),
+    #[error("the test peers of recipe {recipe:?} are not built.\nRun `{command}`")]
+    NotBuilt { recipe: &'static str, command: &'static str },
     #[error("`{command}` failed ({status}); its last output:\n{tail}")]
     BuildFailed { command: String, status: String, tail: String },
     #[error("{what}: {source}")]

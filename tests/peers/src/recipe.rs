@@ -1,4 +1,8 @@
 //! The recipes: which programs come from which Go module.
+//!
+//! Programs of one module share its go.mod. kube-controller-manager is in the recipe of kube-apiserver, with which it shares
+//! nearly all packages: only linking it takes time. The e2e suite is built from the same module, but in a recipe of its own,
+//! because it compiles many packages that only one tier needs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,13 +11,31 @@ use sha2::{Digest, Sha256};
 
 use crate::PeersError;
 
-/// One Go module and the programs built from it. The Go files in the folder of its go.mod are part of the recipe.
+/// Programs that are built together from a Go module. Go files in the folders of its own programs are part of the recipe.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Recipe {
     pub name: &'static str,
+    pub scope: Scope,
+    /// The folder of the go.mod.
+    module: &'static str,
     pub programs: &'static [Program],
     /// The module whose version is stamped into the programs, as Kubernetes' release builds do.
     stamped_module: Option<&'static str>,
+}
+
+/// Which programs are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scope {
+    /// Those of the tests that always run.
+    Default,
+    /// These, and those of Kubernetes' own e2e suite, which runs on request.
+    E2e,
+}
+
+impl Scope {
+    pub fn recipes(self) -> impl Iterator<Item = &'static Recipe> {
+        RECIPES.iter().filter(move |recipe| recipe.scope <= self)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -26,24 +48,45 @@ pub struct Program {
 pub const RECIPES: &[Recipe] = &[
     Recipe {
         name: "vsphere",
+        scope: Scope::Default,
+        module: "vsphere",
         programs: &[Program { name: "vcsim", package: "./vcsim" }, Program { name: "govc", package: "./govc" }],
         stamped_module: None,
     },
     Recipe {
         name: "etcd",
+        scope: Scope::Default,
+        module: "etcd",
         programs: &[Program { name: "etcd", package: "go.etcd.io/etcd/server/v3" }],
         stamped_module: None,
     },
     Recipe {
         name: "kubernetes",
+        scope: Scope::Default,
+        module: "kubernetes",
         programs: &[
             Program { name: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
+            Program { name: "kube-controller-manager", package: "k8s.io/kubernetes/cmd/kube-controller-manager" },
             Program { name: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler" },
             Program { name: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
             Program { name: "scheduler-judge", package: "./scheduler-judge" },
             Program { name: "scheduler-recorder", package: "./scheduler-recorder" },
         ],
         stamped_module: Some("k8s.io/kubernetes"),
+    },
+    Recipe {
+        name: "e2e",
+        scope: Scope::E2e,
+        module: "kubernetes",
+        programs: &[Program { name: "e2e.test", package: "./e2e-suite" }],
+        stamped_module: Some("k8s.io/kubernetes"),
+    },
+    Recipe {
+        name: "kwok",
+        scope: Scope::E2e,
+        module: "kwok",
+        programs: &[Program { name: "kwok", package: "sigs.k8s.io/kwok/cmd/kwok" }],
+        stamped_module: None,
     },
 ];
 
@@ -56,7 +99,17 @@ impl Program {
 impl Recipe {
     #[must_use]
     pub fn folder(&self) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(self.name)
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(self.module)
+    }
+
+    /// go.mod, go.sum, and the files of the recipe's own programs, in a fixed order.
+    fn files(&self) -> Result<Vec<PathBuf>, PeersError> {
+        let folder = self.folder();
+        let mut files = vec![folder.join("go.mod"), folder.join("go.sum")];
+        for own in self.programs.iter().filter_map(|program| program.package.strip_prefix("./")) {
+            files.extend(files_below(&folder.join(own))?);
+        }
+        Ok(files)
     }
 
     /// The folder's name in the cache: a hash of every file of the recipe, the programs, and the platform.
@@ -66,9 +119,10 @@ impl Recipe {
             hash.update((bytes.len() as u64).to_le_bytes());
             hash.update(bytes);
         };
-        part(format!("{self:?} {} {}", std::env::consts::OS, std::env::consts::ARCH).as_bytes());
+        let what = (self.programs, self.stamped_module, std::env::consts::OS, std::env::consts::ARCH);
+        part(format!("{what:?}").as_bytes());
         let folder = self.folder();
-        for file in files_below(&folder)? {
+        for file in self.files()? {
             let inside = file.strip_prefix(&folder).unwrap_or(&file);
             part(inside.to_string_lossy().as_bytes());
             part(&fs::read(&file).map_err(PeersError::io(format!("reading {}", file.display())))?);
@@ -142,6 +196,26 @@ mod tests {
             assert!(recipe.folder().join("go.sum").is_file(), "{} has no go.sum", recipe.name);
             assert!(recipe.key().unwrap().starts_with(recipe.name));
         }
+    }
+
+    #[test]
+    fn only_the_larger_scope_has_the_programs_of_the_e2e_suite() {
+        let names = |scope: Scope| scope.recipes().map(|recipe| recipe.name).collect::<Vec<_>>();
+        assert_eq!(names(Scope::Default), ["vsphere", "etcd", "kubernetes"]);
+        assert_eq!(names(Scope::E2e), ["vsphere", "etcd", "kubernetes", "e2e", "kwok"]);
+    }
+
+    #[test]
+    fn recipes_of_one_module_have_their_own_files() {
+        let files = |name: &str| {
+            let recipe = RECIPES.iter().find(|recipe| recipe.name == name).unwrap();
+            let files = recipe.files().unwrap().into_iter();
+            files.map(|file| file.strip_prefix(recipe.folder()).unwrap().display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(files("e2e"), ["go.mod", "go.sum", "e2e-suite/main.go"]);
+        let kubernetes = files("kubernetes");
+        assert!(kubernetes.iter().any(|file| file == "scheduler-judge/main.go"), "{kubernetes:?}");
+        assert!(!kubernetes.iter().any(|file| file.starts_with("e2e-suite")), "{kubernetes:?}");
     }
 
     #[test]

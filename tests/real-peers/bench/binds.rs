@@ -62,6 +62,11 @@ impl Binds {
         self.observed.get(name).copied()
     }
 
+    /// When the watch showed each bind.
+    pub(super) fn all(&self) -> impl Iterator<Item = Instant> {
+        self.observed.values().copied()
+    }
+
     /// Processes the next watch event.
     pub(super) async fn next(&mut self) -> Result<()> {
         match self.watch.next().await.transpose()? {

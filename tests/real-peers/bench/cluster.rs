@@ -17,10 +17,10 @@ use super::attempts;
 use super::binds::{Binds, MEASURED};
 use super::selection::{Load, Selection};
 use super::turns;
-use super::workload::{Constraint, HOST, HOSTNAME, Workload, ZONE, pod};
+use super::workload::{Constraint, HOST, HOSTNAME, Scene, Workload, ZONE, pod};
 use super::{Contender, Running, Size};
 
-const NAMESPACE: &str = "bench";
+pub(super) const NAMESPACE: &str = "bench";
 /// Concurrent requests to the API server.
 const AT_ONCE: usize = 32;
 /// The number of load pods in a group with anti-affinity to each other.
@@ -29,7 +29,7 @@ const LOAD_GROUP: usize = 10;
 /// 1000.
 const BY_HOST_EVERY: usize = 10;
 /// The share of measured pods after which a second time is taken: the last pods may wait for a back-off.
-const MOST_SHARE: f64 = 0.95;
+pub(super) const MOST_SHARE: f64 = 0.95;
 const EVENTS_WITHIN: Duration = Duration::from_secs(60);
 const CLEARED_WITHIN: Duration = Duration::from_secs(60);
 
@@ -71,11 +71,11 @@ pub struct Round {
 
 pub struct Cluster {
     control_plane: ControlPlane,
-    setup: Setup,
+    pub(super) setup: Setup,
     /// Nodes are VMs. A measured contender labels them with their hosts.
     on_machines: bool,
-    client: kube::Client,
-    pods: Api<Pod>,
+    pub(super) client: kube::Client,
+    pub(super) pods: Api<Pod>,
     events: Api<Event>,
 }
 
@@ -97,7 +97,8 @@ impl Cluster {
             "--max-requests-inflight=0",
             "--max-mutating-requests-inflight=0",
             "--enable-priority-and-fairness=false",
-            "--disable-admission-plugins=TaintNodesByCondition",
+            // Claims and volumes can be deleted between rounds without the controller that checks whether they are in use.
+            "--disable-admission-plugins=TaintNodesByCondition,StorageObjectInUseProtection",
         ])
         .await?;
         control_plane.namespace(NAMESPACE).await?;
@@ -146,16 +147,21 @@ impl Cluster {
                 self.fill().await?;
             }
             let mut figures = Map::new();
-            for workload in workloads {
+            for workload in workloads.iter().filter(|workload| workload.is_measured_in(load)) {
+                let taking_part = contenders.iter().filter(|contender| contender.takes_part(workload));
                 let mut rounds: Vec<(C, Vec<f64>, Vec<Value>)> =
-                    contenders.iter().map(|contender| (*contender, Vec::new(), Vec::new())).collect();
+                    taking_part.map(|contender| (*contender, Vec::new(), Vec::new())).collect();
+                self.prepare(workload.scene).await.with_context(|| format!("preparing {}", workload.name))?;
                 loop {
                     for (contender, rates, turns) in &mut rounds {
                         if !rates.is_empty() && !contender.takes_turns() {
                             continue;
                         }
                         let (load, workload_name, name) = (load.name(), workload.name, contender.name());
-                        let round = Box::pin(self.round(*contender, workload)).await;
+                        let round = match workload.scene {
+                            Scene::Plain => Box::pin(self.round(*contender, workload)).await,
+                            scene => Box::pin(self.round_of(*contender, workload, scene)).await,
+                        };
                         let round = round.with_context(|| format!("{load}, {workload_name}, {name}"))?;
                         let (line, figures) = show(&round);
                         eprintln!("bench: {load:<7} {workload_name:<24} {name:<15} {line}");
@@ -168,6 +174,7 @@ impl Cluster {
                         break;
                     }
                 }
+                self.remove(workload.scene).await.with_context(|| format!("after {}", workload.name))?;
                 let rounds: Map<String, Value> = rounds
                     .into_iter()
                     .map(|(contender, _, turns)| (contender.name().to_owned(), Value::Array(turns)))
@@ -245,7 +252,7 @@ impl Cluster {
     }
 
     /// The pods of a workload with these numbers.
-    fn measured(&self, workload: &Workload, numbers: Range<usize>) -> impl Iterator<Item = Result<Pod>> {
+    pub(super) fn measured(&self, workload: &Workload, numbers: Range<usize>) -> impl Iterator<Item = Result<Pod>> {
         let (constraint, scheduler_name) = (workload.constraint, self.setup.scheduler_name);
         let group_pods = workload.group_pods.min(self.setup.size.measured);
         numbers.map(move |number| {
@@ -316,7 +323,7 @@ impl Cluster {
     }
 
     /// Waits for the Scheduled event of each pod.
-    async fn all_events_posted(&self, count: usize) -> Result<()> {
+    pub(super) async fn all_events_posted(&self, count: usize) -> Result<()> {
         let only = ListParams::default().fields("reason=Scheduled");
         eventually(EVENTS_WITHIN, || async {
             let events = self.events.list_metadata(&only).await?.items.len();
@@ -327,7 +334,7 @@ impl Cluster {
     }
 
     /// Deletes the pods and events of a round.
-    async fn clear(&self) -> Result<()> {
+    pub(super) async fn clear(&self) -> Result<()> {
         let only = ListParams::default().labels(MEASURED);
         let listed = self.pods.list_metadata(&only).await?;
         let names = listed.items.into_iter().map(|pod| pod.metadata.name.context("a name"));
@@ -375,16 +382,16 @@ fn node_info(system_uuid: &str) -> Value {
     info
 }
 
-fn pid(running: &impl Running) -> Result<u32> {
+pub(super) fn pid(running: &impl Running) -> Result<u32> {
     running.pid().context("the scheduler has exited")
 }
 
-fn node_name(number: usize) -> String {
+pub(super) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
 /// Applies `work` to every item, concurrently.
-async fn each<T, F: Future<Output = Result<()>>>(
+pub(super) async fn each<T, F: Future<Output = Result<()>>>(
     items: impl IntoIterator<Item = Result<T>>,
     work: impl Fn(T) -> F,
 ) -> Result<()> {
@@ -398,7 +405,7 @@ async fn each<T, F: Future<Output = Result<()>>>(
         .await
 }
 
-async fn create<K>(api: &Api<K>, object: K) -> Result<()>
+pub(super) async fn create<K>(api: &Api<K>, object: K) -> Result<()>
 where
     K: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
 {

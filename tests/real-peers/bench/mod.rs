@@ -9,8 +9,11 @@ pub mod attempts;
 mod binds;
 mod cluster;
 pub mod light;
+mod preemption;
+mod scenes;
 mod selection;
 pub mod turns;
+mod volumes;
 mod workload;
 
 use std::path::PathBuf;
@@ -22,7 +25,7 @@ use testkit::ControlPlane;
 pub use arrival::{Arrival, Waits};
 pub use cluster::{Cluster, Round, Setup, Until};
 pub use selection::{Load, Selection};
-pub use workload::{Constraint, HOST, HOSTNAME, Workload, ZONE, term};
+pub use workload::{Constraint, HOST, HOSTNAME, Scene, Source, Workload, ZONE, term};
 
 /// The size of a benchmark.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +69,10 @@ pub trait Contender: Copy {
     /// Whether it is measured several times, in turn with the others: see [`turns`]. This is needed if the ratio to
     /// another contender is close to its limit. Once is enough for contenders that are far behind.
     fn takes_turns(self) -> bool;
+    /// Whether it can schedule these pods.
+    fn takes_part(self, _: &Workload) -> bool {
+        true
+    }
     fn beside(self, control_plane: &ControlPlane) -> impl Future<Output = Result<Self::Beside>>;
     /// Starts scheduling. The pods already exist.
     fn start(self, beside: Self::Beside, control_plane: &ControlPlane) -> impl Future<Output = Result<Self::Running>>;

@@ -36,11 +36,9 @@ pub struct Selection {
     load: Option<Load>,
     before: Option<PathBuf>,
     turns: Option<usize>,
-    in_pairs: bool,
+    /// Turns in pairs, and how many unless the command line says.
+    pairs: Option<usize>,
 }
-
-/// Odd, so that there is a median.
-const PAIRS: usize = 5;
 
 impl Selection {
     /// An unknown argument is an error, so that a run of an hour does not measure the wrong rounds.
@@ -80,18 +78,24 @@ impl Selection {
         self.before.as_deref()
     }
 
-    /// Measures two contenders in pairs of turns.
+    /// Measures two contenders in pairs of turns, this many unless another number was selected.
     #[must_use]
-    pub fn in_pairs(self) -> Selection {
-        Selection { in_pairs: true, ..self }
+    pub fn in_pairs(self, pairs: usize) -> Selection {
+        Selection { pairs: Some(pairs), ..self }
+    }
+
+    /// Measures only the cluster with running pods.
+    #[must_use]
+    pub fn only_loaded(self) -> Selection {
+        Selection { load: Some(Load::Loaded), ..self }
     }
 
     #[must_use]
     pub fn turns(&self) -> Turns {
-        match (self.in_pairs, self.turns) {
-            (true, turns) => Turns::exactly(turns.unwrap_or(PAIRS)),
-            (false, Some(turns)) => Turns::at_least(turns),
-            (false, None) => Turns::default(),
+        match (self.pairs, self.turns) {
+            (Some(pairs), turns) => Turns::exactly(turns.unwrap_or(pairs)),
+            (None, Some(turns)) => Turns::at_least(turns),
+            (None, None) => Turns::default(),
         }
     }
 

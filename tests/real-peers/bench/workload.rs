@@ -4,6 +4,8 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
+use super::selection::Load;
+
 pub const HOST: &str = "alpha.cna.vmware.com/host";
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 pub const ZONE: &str = "topology.kubernetes.io/zone";
@@ -23,6 +25,27 @@ pub enum Constraint {
     Spread,
 }
 
+/// What the measured pods need, other than to be placed beside the pods of their group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// Nothing: there is room on every node.
+    Plain,
+    /// Room: nodes are full of pods of lower priority.
+    Preemption { pods: usize },
+    /// A volume each.
+    Volumes { pods: usize, source: Source },
+}
+
+/// Where volumes come from. Their class waits for the pod's node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Volumes exist on so many nodes, one on each.
+    Local {
+        nodes: usize,
+    },
+    Provisioned,
+}
+
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
@@ -30,6 +53,7 @@ pub struct Workload {
     pub constraint: Constraint,
     /// The number of pods in a group. All of them must fit in the cluster.
     pub group_pods: usize,
+    pub scene: Scene,
 }
 
 impl Workload {
@@ -38,7 +62,18 @@ impl Workload {
 
     #[must_use]
     pub const fn new(name: &'static str, constraint: Constraint, group_pods: usize) -> Workload {
-        Workload { name, constraint, group_pods }
+        Workload { name, constraint, group_pods, scene: Scene::Plain }
+    }
+
+    /// Pods without constraints that need what the scene says. Measured in a loaded cluster only.
+    #[must_use]
+    pub const fn in_scene(name: &'static str, scene: Scene) -> Workload {
+        Workload { name, constraint: Constraint::Nothing, group_pods: Workload::ONE_GROUP, scene }
+    }
+
+    #[must_use]
+    pub fn is_measured_in(&self, load: Load) -> bool {
+        load == Load::Loaded || self.scene == Scene::Plain
     }
 }
 

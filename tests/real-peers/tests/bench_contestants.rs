@@ -13,7 +13,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Binding, Node, Pod};
 use kube::api::{Api, ListParams, PostParams};
-use real_peers::bench::{Arrival, Cluster, Constraint, Contender, Running, Selection, Setup, Size, Until, Workload};
+use real_peers::bench::{
+    Arrival, Cluster, Constraint, Contender, Running, Scene, Selection, Setup, Size, Source, Until, Workload,
+};
 use serde_json::{Value, json};
 use testkit::proxy::Points;
 use testkit::proxy::kubernetes::KubernetesProxy;
@@ -159,6 +161,52 @@ async fn number_8_benchmarks_count_the_last_binding_and_failed_attempts() -> Res
     // Without the first bindings, with which the time begins.
     ensure!(rate <= 20.0 / took_s, "{rate} pods/s, all took {took_s} s");
     assert_eq!(figure("failed")?, FAILED as f64);
+    Ok(())
+}
+
+#[tokio::test]
+async fn benchmarks_of_preemption_and_volumes_compare_the_two_schedulers_that_decide_them() -> Result<()> {
+    const NODES: usize = 20;
+    let size = Size { nodes: NODES, hosts: 10, zones: 2, running: 6 * NODES, measured: 1, limit: SOON };
+    let setup = Setup {
+        size,
+        scheduler_name: contestant::SCHEDULER_NAME,
+        until: Until::EventsPosted,
+        arrival: Arrival::Before,
+    };
+    let cluster = Cluster::start(setup).await?;
+    let workloads = [
+        Workload::in_scene("preemption", Scene::Preemption { pods: PODS }),
+        Workload::in_scene("volumes, local", Scene::Volumes { pods: PODS, source: Source::Local { nodes: 10 } }),
+        Workload::in_scene("volumes, provisioned", Scene::Volumes { pods: PODS, source: Source::Provisioned }),
+    ];
+    let show = |round: &real_peers::bench::Round| {
+        (
+            String::new(),
+            json!({ "took_s": round.took_s, "most_took_s": round.most_took_s, "failed": round.failed_attempts }),
+        )
+    };
+    let selection = Selection::parse(["--turns=1".to_owned()])?.in_pairs(1);
+    let own = example("scheduler")?;
+    let rounds = cluster.rounds(&Kind::all(&own, None), &selection, &workloads, show).await?;
+    assert_eq!(rounds["empty"], json!({}), "there is room in an empty cluster");
+    for workload in workloads {
+        let contestants = rounds["loaded"][workload.name].as_object().context("contestants")?;
+        let names: Vec<&str> = contestants.keys().map(String::as_str).collect();
+        assert_eq!(names, ["bridger", "kube-scheduler"], "{}", workload.name);
+        for (name, turns) in contestants {
+            let figure =
+                |member: &str| turns[0][member].as_f64().with_context(|| format!("{member} of {name}: {turns}"));
+            let (took_s, most_took_s, failed) = (figure("took_s")?, figure("most_took_s")?, figure("failed")?);
+            ensure!(took_s > 0.0 && most_took_s <= took_s, "{name}: {turns}");
+            // A pod that preempts others fails first, also the one that shows that the contestant is ready.
+            let fails_at_first = matches!(workload.scene, Scene::Preemption { .. });
+            ensure!(!fails_at_first || failed >= (PODS + 1) as f64, "{}, {name}: {turns}", workload.name);
+        }
+    }
+    let pods: Api<Pod> = Api::namespaced(cluster.control_plane().client().await?, "bench");
+    let left = pods.list_metadata(&ListParams::default()).await?.items.len();
+    assert_eq!(left, size.running, "victims and measured pods are gone");
     Ok(())
 }
 

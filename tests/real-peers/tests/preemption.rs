@@ -4,6 +4,9 @@
 //! Each scheduler has a namespace and nodes of its own, equal but for their names. The API server's audit log has every
 //! request with its body.
 
+#[path = "preemption/interrupted.rs"]
+mod interrupted;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -35,6 +38,8 @@ rules:
 struct Side {
     scheduler: &'static str,
     namespace: String,
+    /// The names and the label of its nodes.
+    group: String,
     client: kube::Client,
 }
 
@@ -51,7 +56,7 @@ impl Side {
             let ready = json!([{ "type": "Ready", "status": "True", "reason": "Test", "message": "",
                 "lastHeartbeatTime": null, "lastTransitionTime": null }]);
             let node = json!({
-                "metadata": { "name": self.node(number), "labels": { "of": self.namespace } },
+                "metadata": { "name": self.node(number), "labels": { "of": self.group } },
                 "status": { "capacity": capacity, "allocatable": capacity, "conditions": ready },
             });
             nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
@@ -60,7 +65,7 @@ impl Side {
     }
 
     fn node(&self, number: usize) -> String {
-        format!("{}-{number}", self.namespace)
+        format!("{}-{number}", self.group)
     }
 
     fn pod(&self, name: &str, cpu: &str, class: &str) -> Value {
@@ -69,7 +74,7 @@ impl Side {
             "spec": {
                 "schedulerName": self.scheduler,
                 "priorityClassName": class,
-                "nodeSelector": { "of": self.namespace },
+                "nodeSelector": { "of": self.group },
                 "terminationGracePeriodSeconds": 0,
                 "containers": [{ "name": "main", "image": "none", "resources": { "requests": { "cpu": cpu } } }],
             },
@@ -231,7 +236,7 @@ async fn the_same_pods_are_evicted_with_the_same_requests_as_by_kube_scheduler()
     let mut sides = Vec::new();
     for scheduler in ["default-scheduler", "bridger"] {
         let namespace = control_plane.namespace(if scheduler == "bridger" { "ours" } else { "upstream" }).await?;
-        sides.push(Side { scheduler, namespace, client: client.clone() });
+        sides.push(Side { scheduler, group: namespace.clone(), namespace, client: client.clone() });
     }
     for side in &sides {
         story(side).await?;

@@ -136,8 +136,13 @@ async fn number_4_the_printed_roles_allow_nothing_else() -> Result<()> {
         ("with-extender", "patch", "nodes", None, false),
         ("with-extender", "list", "configmaps", Some("kube-system"), false),
         ("with-extender", "create", "events", None, true),
-        ("bridger", "update", "configmaps", Some("kube-system"), true),
-        ("bridger", "update", "configmaps", Some("default"), false),
+        ("bridger", "update", "configmaps/bridger-rules-0", Some("kube-system"), true),
+        ("bridger", "update", "configmaps/bridger-rules-31", Some("kube-system"), true),
+        ("bridger", "delete", "configmaps/bridger-rules-0", Some("kube-system"), false),
+        ("bridger", "update", "configmaps/bridger-rules-32", Some("kube-system"), false),
+        ("bridger", "update", "configmaps/extension-apiserver-authentication", Some("kube-system"), false),
+        ("bridger", "update", "configmaps", Some("kube-system"), false),
+        ("bridger", "update", "configmaps/bridger-rules-0", Some("default"), false),
         ("bridger", "patch", "leases.coordination.k8s.io", Some("kube-system"), true),
         ("bridger", "patch", "leases.coordination.k8s.io", Some("default"), false),
         ("bridger", "delete", "leases.coordination.k8s.io", Some("kube-system"), false),
@@ -158,7 +163,11 @@ async fn number_4_the_printed_roles_allow_nothing_else() -> Result<()> {
     ];
     for (account, verb, resource, namespace, expected) in cases {
         let user = format!("--as=system:serviceaccount:kube-system:{account}");
-        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let (resource, subresource) = match resource.split_once('/') {
+            Some(("pods", subresource)) => ("pods", subresource),
+            // A resource, or one object of it.
+            _ => (resource, ""),
+        };
         let subresource = format!("--subresource={subresource}");
         let mut arguments = vec!["auth", "can-i", verb, resource, &subresource, &user];
         match namespace {

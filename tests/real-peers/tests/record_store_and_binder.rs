@@ -4,6 +4,7 @@ use anyhow::Result;
 use engine::ports::{Binder, Binding, PortError, RecordStore};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ServiceAccount};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kubernetes::record_store::{SLOTS, former_object_name, object_of};
 use kubernetes::{Access, ConfigMapRecordStore, Connection, KubernetesCredentials, Need, PodBinder};
 use serde_json::{Value, json};
 use testkit::ControlPlane;
@@ -32,12 +33,30 @@ async fn a_record_is_written_only_with_its_latest_version() -> Result<()> {
     // The maximum size: the server must accept it.
     let large = "x".repeat(kubernetes::record_store::TEXT_BYTES_MAX - name.len());
     let later = second.save(name, &large, Some(&later)).await?;
-    let many = (0..120).map(|number| format!("other/domain-c{number}"));
-    for other in many {
-        first.save(&other, "small", None).await?;
-    }
-    assert_eq!(first.load().await?.len(), 121, "all pages are read");
     let maps: Api<ConfigMap> = Api::default_namespaced(connection.client.client().clone());
+    // Those of earlier versions.
+    for number in 0..120 {
+        let other = format!("other/domain-c{number}");
+        let labels = json!({ "app.kubernetes.io/managed-by": "bridger", "bridger.dev/kind": "rules" });
+        let map = json!({ "metadata": { "name": former_object_name(&other), "labels": labels },
+            "data": { "name": other, "record": "small" } });
+        maps.create(&PostParams::default(), &serde_json::from_value(map)?).await?;
+    }
+    let stored = first.load().await?;
+    assert_eq!(stored.len(), 121, "all pages are read");
+    let other = stored.get("other/domain-c7").expect("a record of an earlier version");
+    let replaced = first.save("other/domain-c7", "changed", Some(&other.version)).await?;
+    assert_eq!(object_of(&replaced), former_object_name("other/domain-c7"), "it keeps its ConfigMap");
+    // A ConfigMap of this name that is no record is not overwritten.
+    let taken = json!({ "metadata": { "name": "bridger-rules-1" }, "data": { "key": "of another" } });
+    maps.create(&PostParams::default(), &serde_json::from_value(taken)?).await?;
+    assert!(matches!(first.save("new/domain-c0", "small", None).await, Err(PortError::Transient(_))));
+    maps.delete("bridger-rules-1", &DeleteParams::default()).await?;
+    for number in 1..SLOTS {
+        let version = first.save(&format!("new/domain-c{number}"), "small", None).await?;
+        assert_eq!(object_of(&version), format!("bridger-rules-{number}"));
+    }
+    assert!(matches!(first.save("new/domain-c0", "small", None).await, Err(PortError::Permanent(_))), "one too many");
     for map in maps.list(&ListParams::default().labels("app.kubernetes.io/managed-by=bridger")).await?.items {
         maps.delete(map.metadata.name.as_deref().unwrap_or_default(), &DeleteParams::default()).await?;
     }

@@ -1,6 +1,7 @@
 //! Volumes on a real kube-apiserver: Bridger chooses the node, a stand-in for the volume controller and the provisioner
-//! binds the claims, and the pods are bound afterwards; also when Bridger is killed meanwhile.
+//! binds the claims, and the pods are bound afterwards; also when Bridger is killed meanwhile and another instance takes over.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -8,11 +9,13 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, 
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use testkit::{Bridger, ControlPlane, eventually};
+use testkit::{Audit, Bridger, ControlPlane, eventually};
 
 const SOON: Duration = Duration::from_secs(60);
 const SELECTED: &str = "volume.kubernetes.io/selected-node";
 const HOSTNAME: &str = "kubernetes.io/hostname";
+const SHORT: [&str; 3] =
+    ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"];
 
 struct Stage {
     control_plane: ControlPlane,
@@ -24,7 +27,13 @@ struct Stage {
 impl Stage {
     /// Two nodes, and a class of each kind whose volumes wait for the pod.
     async fn start() -> Result<Stage> {
-        let control_plane = ControlPlane::start_with(&["--disable-admission-plugins=TaintNodesByCondition"]).await?;
+        Stage::start_with(&[]).await
+    }
+
+    /// With more flags of the API server.
+    async fn start_with(flags: &[&str]) -> Result<Stage> {
+        let flags = [&["--disable-admission-plugins=TaintNodesByCondition"], flags].concat();
+        let control_plane = ControlPlane::start_with(&flags).await?;
         let client = control_plane.client().await?;
         let nodes: Api<Node> = Api::all(client.clone());
         for name in ["n1", "n2"] {
@@ -52,10 +61,20 @@ impl Stage {
     /// With kube-scheduler's own roles, whose permissions are sufficient.
     async fn bridger(&self) -> Result<Bridger> {
         let kubeconfig = self.control_plane.kubeconfig_for("system:kube-scheduler", &[])?;
+        self.instance(&kubeconfig, &["--leader-elect=false"]).await
+    }
+
+    async fn instance(&self, kubeconfig: &Path, flags: &[&str]) -> Result<Bridger> {
         let environment = [("KUBECONFIG", kubeconfig.display().to_string()), ("NO_COLOR", "1".to_owned())];
-        let mut bridger = Bridger::start(&["scheduler", "--port", "0", "--leader-elect=false"], &environment)?;
+        let mut bridger = Bridger::start(&[&["scheduler", "--port", "0"], flags].concat(), &environment)?;
         bridger.prints("Listening", SOON).await?;
         Ok(bridger)
+    }
+
+    /// The claim that a volume is reserved for.
+    async fn reserved_for(&self, volume: &str) -> Result<Option<String>> {
+        let claim = self.volumes.get(volume).await?.spec.and_then(|spec| spec.claim_ref);
+        Ok(claim.and_then(|claim| claim.name))
     }
 
     async fn create_claim(&self, name: &str, class: &str) -> Result<()> {
@@ -238,6 +257,10 @@ async fn a_pod_is_bound_although_bridger_is_killed_while_it_waits_for_the_volume
     ensure!(stage.bound_to("p").await? == node && stage.bound_to("other").await? == node, "not on {node}");
     let volumes = stage.volumes.list(&ListParams::default()).await?.items;
     ensure!(volumes.len() == 1, "{} volumes", volumes.len());
+    assumes_nothing(&bridger).await
+}
+
+async fn assumes_nothing(bridger: &Bridger) -> Result<()> {
     eventually(SOON, || async {
         let metrics = bridger.get("/metrics").await?;
         let assumed = metrics.lines().find(|line| line.starts_with("scheduler_cache_size{type=\"assumed_pods\"}"));
@@ -245,4 +268,76 @@ async fn a_pod_is_bound_although_bridger_is_killed_while_it_waits_for_the_volume
         Ok(())
     })
     .await
+}
+
+async fn comes_to_lead(bridger: &Bridger, expected: bool) -> Result<()> {
+    eventually(SOON, || async {
+        let metrics = bridger.get("/metrics").await?;
+        let line =
+            format!("leader_election_master_status{{name=\"bridger-scheduler-bridger\"}} {}\n", u8::from(expected));
+        ensure!(metrics.contains(&line), "{}", bridger.output());
+        Ok(())
+    })
+    .await
+}
+
+/// The leader has chosen nodes and volumes, and waits for the claims to be bound: the other instance writes nothing. When the leader is
+/// killed there, the other one waits for the same volumes on the same nodes.
+#[tokio::test]
+async fn a_second_instance_waits_until_it_leads_and_then_keeps_what_the_killed_leader_chose() -> Result<()> {
+    let audit = Audit::create()?;
+    let flags = audit.flags();
+    let stage = Stage::start_with(&flags.each_ref().map(String::as_str)).await?;
+    let users = ["first", "second"];
+    let mut instances = Vec::new();
+    for user in users {
+        let kubeconfig = stage.control_plane.kubeconfig_for(user, &["system:masters"])?;
+        instances.push(stage.instance(&kubeconfig, &SHORT).await?);
+        comes_to_lead(&instances[instances.len() - 1], user == "first").await?;
+    }
+    let [mut first, second] = <[Bridger; 2]>::try_from(instances).map_err(|_| anyhow::anyhow!("two instances"))?;
+    // Either disk would do.
+    stage.create_local_volume("disk-1", "n1").await?;
+    stage.create_local_volume("disk-2", "n2").await?;
+    for (name, class) in [("by-hand", "local"), ("provisioned", "dynamic")] {
+        stage.create_claim(name, class).await?;
+        stage.create_pod(name, name).await?;
+    }
+    let node = stage.selected("provisioned").await?;
+    let disk = eventually(SOON, || async {
+        let reserved = [stage.reserved_for("disk-1").await?, stage.reserved_for("disk-2").await?];
+        match reserved.each_ref().map(Option::as_deref) {
+            [Some("by-hand"), None] => Ok("disk-1"),
+            [None, Some("by-hand")] => Ok("disk-2"),
+            _ => anyhow::bail!("{reserved:?}"),
+        }
+    })
+    .await?;
+    let written_by = |user: &str| -> Result<Vec<_>> {
+        let sent = audit.sent()?.into_iter().filter(|it| it.user == user && !it.is_of_lease() && it.is_accepted());
+        Ok(sent.map(|it| format!("{} {} {}", it.verb, it.resource, it.name)).collect())
+    };
+    ensure!(!written_by("first")?.is_empty(), "the audit log is empty");
+    first.kill_hard();
+    let before = written_by("second")?;
+    ensure!(before.is_empty(), "the second instance followed, and wrote {before:?}");
+    comes_to_lead(&second, true).await?;
+    // It chooses as if the first one had not, and finds what that has written.
+    eventually(SOON, || async {
+        let metrics = second.get("/metrics").await?;
+        let assumed = metrics.lines().find(|line| line.starts_with("scheduler_cache_size{type=\"assumed_pods\"}"));
+        ensure!(assumed.is_some_and(|line| line.ends_with(" 2")), "{assumed:?}\n{}", second.output());
+        Ok(())
+    })
+    .await?;
+    let reserved = [stage.reserved_for("disk-1").await?, stage.reserved_for("disk-2").await?];
+    ensure!(reserved.iter().flatten().count() == 1, "{reserved:?}");
+    ensure!(stage.selected("provisioned").await? == node, "another node is selected");
+    stage.provision("provisioned").await?;
+    stage.bind("by-hand", disk).await?;
+    ensure!(stage.bound_to("provisioned").await? == node, "not the node of its volume");
+    ensure!(stage.bound_to("by-hand").await? == disk.replace("disk-", "n"), "not the node of its volume");
+    let volumes = stage.volumes.list(&ListParams::default()).await?.items;
+    ensure!(volumes.len() == 3, "{} volumes", volumes.len());
+    assumes_nothing(&second).await
 }

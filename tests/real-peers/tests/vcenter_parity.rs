@@ -12,6 +12,7 @@ use testkit::{Govc, Sandbox, Vcsim, VcsimOptions};
 struct Names {
     datacenter: &'static str,
     cluster: &'static str,
+    datastore: &'static str,
     hosts: [&'static str; 2],
     vms: [&'static str; 3],
 }
@@ -19,6 +20,7 @@ struct Names {
 const VCSIM: Names = Names {
     datacenter: "DC0",
     cluster: "DC0_C0",
+    datastore: "LocalDS_0",
     hosts: ["DC0_C0_H0", "DC0_C0_H1"],
     vms: ["DC0_C0_RP0_VM0", "DC0_C0_RP0_VM1", "DC0_C0_RP0_VM2"],
 };
@@ -26,6 +28,7 @@ const VCSIM: Names = Names {
 const EMBEDDED: Names = Names {
     datacenter: "dc-1",
     cluster: "cluster-1",
+    datastore: "datastore-1",
     hosts: ["esx-1.lab", "esx-2.lab"],
     vms: ["node-1", "node-2", "node-3"],
 };
@@ -37,9 +40,10 @@ struct Witness {
 }
 
 impl Witness {
-    /// Replaces roles with the inventory's names: `{dc}`, `{cluster}`, `{host0}`, `{vm0}`.
+    /// Replaces roles with the inventory's names: `{dc}`, `{cluster}`, `{datastore}`, `{host0}`, `{vm0}`.
     fn fill(&self, text: &str) -> String {
         let mut text = text.replace("{dc}", self.names.datacenter).replace("{cluster}", self.names.cluster);
+        text = text.replace("{datastore}", self.names.datastore);
         for (index, name) in self.names.hosts.iter().enumerate() {
             text = text.replace(&format!("{{host{index}}}"), name);
         }
@@ -139,6 +143,11 @@ async fn scenario(witness: &mut Witness) -> Result<()> {
     witness.prints("find . -type m -name {vm1}").await?;
     witness.prints("find . -type m -runtime.powerState poweredOff").await?;
     witness.does("ls -i /nowhere").await?;
+    // What shows which hosts mount a datastore.
+    let datastore = "/{dc}/datastore/{datastore}";
+    let mount = ["/_value/0/key/value", "/_value/0/mountInfo/mounted", "/_value/0/mountInfo/accessible"];
+    witness.notes_shape(datastore, "host", &mount).await?;
+    witness.notes_shape(datastore, "summary", &["/name", "/url", "/accessible"]).await?;
     witness.does("vm.info {vm0}").await?;
     witness
         .mentions(

@@ -17,7 +17,11 @@ rules:
   verbs: [create, update, patch, delete]
   resources:
   - { group: "", resources: [pods/binding, pods/status, nodes, configmaps] }
+  - { group: "", resources: [persistentvolumes, persistentvolumeclaims] }
   - { group: coordination.k8s.io, resources: [leases] }
+- level: Metadata
+  verbs: [delete]
+  resources: [{ group: "", resources: [pods] }]
 - level: None
 "#;
 

@@ -31,6 +31,9 @@ pub struct ControlPlane {
 /// Attempts to start, because another process may take a port in the meantime.
 const ATTEMPTS: usize = 3;
 const READY_WITHIN: Duration = Duration::from_secs(60);
+const SERVICE_ACCOUNT: &str = "ServiceAccount";
+const AUTHORITY: &str = "ca.crt";
+const SIGNING_KEY: &str = "service-account.key";
 
 impl ControlPlane {
     pub async fn start() -> Result<ControlPlane> {
@@ -80,12 +83,12 @@ impl ControlPlane {
         )?;
 
         let authority = Authority::create("testkit")?;
-        let ca = workdir.write("ca.crt", authority.certificate())?;
+        let ca = workdir.write(AUTHORITY, authority.certificate())?;
         let server = authority.server()?;
         let certificate = workdir.write("server.crt", &server.certificate)?;
         let key = workdir.write("server.key", &server.key)?;
         let (signing_key, checking_key) = pki::token_keys()?;
-        let signing_key = workdir.write("service-account.key", signing_key)?;
+        let signing_key = workdir.write(SIGNING_KEY, signing_key)?;
         let checking_key = workdir.write("service-account.pub", checking_key)?;
         let mut arguments = vec![
             format!("--etcd-servers={etcd_url}"),
@@ -103,9 +106,11 @@ impl ControlPlane {
             "--external-hostname=127.0.0.1".to_owned(),
             // A loopback address must not become the endpoint of the Service `kubernetes`.
             "--endpoint-reconciler-type=none".to_owned(),
-            // No controller creates service accounts here, and pods need none.
-            "--disable-admission-plugins=ServiceAccount".to_owned(),
         ];
+        if !extra.iter().any(|flag| flag.contains(SERVICE_ACCOUNT)) {
+            // Without kube-controller-manager no service accounts are created, and pods need none.
+            arguments.push(format!("--disable-admission-plugins={SERVICE_ACCOUNT}"));
+        }
         arguments.extend(extra.iter().map(|&flag| flag.to_owned()));
         let apiserver = Process::start(workdir.path(), "kube-apiserver", &peers.program("kube-apiserver"), &arguments)?;
         let url = format!("https://127.0.0.1:{api_port}");
@@ -163,6 +168,16 @@ impl ControlPlane {
     #[must_use]
     pub fn kubeconfig(&self) -> &std::path::Path {
         &self.kubeconfig
+    }
+
+    /// The key that signs the tokens of service accounts.
+    pub(crate) fn signing_key(&self) -> PathBuf {
+        self.workdir.join(SIGNING_KEY)
+    }
+
+    /// The certificate of the authority that clients trust.
+    pub(crate) fn authority_file(&self) -> PathBuf {
+        self.workdir.join(AUTHORITY)
     }
 
     /// A kubeconfig for another user, with the permissions that RBAC grants that user or group.

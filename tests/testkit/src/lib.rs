@@ -1,4 +1,4 @@
-//! Real peers for tests: etcd with kube-apiserver, kube-scheduler, vcsim, and the commands kubectl and govc.
+//! Real peers for tests: etcd with kube-apiserver, kube-controller-manager, kube-scheduler, vcsim, and the commands kubectl and govc.
 //!
 //! Invariants:
 //! - Everything listens on loopback only, on ports chosen by the operating system.
@@ -10,6 +10,7 @@ pub mod audit;
 pub mod bridger;
 pub mod command;
 pub mod control_plane;
+pub mod controller_manager;
 pub mod counts;
 pub mod pki;
 pub mod ports;
@@ -27,6 +28,7 @@ pub use audit::Audit;
 pub use bridger::Bridger;
 pub use command::{Govc, Kubectl};
 pub use control_plane::ControlPlane;
+pub use controller_manager::ControllerManager;
 pub use counts::count;
 pub use sandbox::Sandbox;
 pub use scheduler::Scheduler;

@@ -4,6 +4,7 @@ mod compare;
 mod decisions;
 mod extender;
 mod label;
+mod latency;
 mod measurement;
 mod plan;
 mod report;
@@ -34,6 +35,7 @@ enum Bench {
     Plan(plan::Arguments),
     Extender(extender::Arguments),
     Scheduler(scheduler::Arguments),
+    Latency(latency::Arguments),
     Decisions(decisions::Arguments),
     Compare(compare::Arguments),
 }
@@ -61,6 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Bench::Plan(arguments) => plan::run(arguments)?,
         Bench::Extender(arguments) => extender::run(arguments)?,
         Bench::Scheduler(arguments) => scheduler::run(arguments)?,
+        Bench::Latency(arguments) => latency::run(arguments)?,
         Bench::Decisions(arguments) => decisions::run(arguments)?,
         Bench::Compare(arguments) => compare::run(arguments)?,
     };

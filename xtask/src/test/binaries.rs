@@ -73,6 +73,7 @@ impl TestBinary {
         command.env("BRIDGER_SEED", &seed).env("PROPTEST_RNG_SEED", &seed);
         // If inherited from the user's environment, it would restrict every run to one world.
         command.env_remove("BRIDGER_WORLD").envs(settings.world.map(|world| ("BRIDGER_WORLD", world.to_string())));
+        command.envs(settings.e2e.environment());
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::workspace;
 
-/// Lines of code in `crates/NAME/src`. Of drs, 3,300 for planning and 500 for the limits per tenant.
-const LINES_MAX: &[(&str, usize)] = &[("drs", 3_800)];
+/// Lines of code in `crates/NAME/src`. Of drs, 3,300 for planning, 500 for the limits per tenant and 150 for uncertain nodes.
+const LINES_MAX: &[(&str, usize)] = &[("drs", 3_950)];
 
 pub fn check() -> Result<()> {
     for (name, lines_max) in LINES_MAX {

@@ -1,5 +1,7 @@
 //! `cargo xtask test`: runs every tier in order. Each tier must have a count above zero.
 //!
+//! A tier that runs only on request is listed in the report as not run.
+//!
 //! Invariants: all tiers run, even after a failure; a selected tier that ran nothing, or skipped a test, fails; exit
 //! code 0 means that every selected tier ran and passed; the seed of all random input is printed, and the same seed
 //! gives the same input. Quick counts always use the same seed, so that a failure is due to the change under test. Full
@@ -8,6 +10,7 @@
 mod binaries;
 mod count;
 mod docs;
+mod e2e;
 mod lines;
 mod names;
 mod shown;
@@ -25,7 +28,7 @@ use tier::Tier;
 /// Runs every tier: format, structure, clippy, unit and property tests, simulated worlds, real peers, documentation.
 ///
 /// Builds the test peers first if they are missing. All tiers run, even after a failure. A tier that ran no test, or
-/// skipped one, fails.
+/// skipped one, fails. The e2e tier (Kubernetes' own e2e suite) runs only if it is named: `--tier e2e`.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Only this tier; may be repeated.
@@ -43,6 +46,8 @@ pub struct Arguments {
     /// Only tests whose name contains this.
     #[arg(long, value_name = "NAME", requires = "tier")]
     only: Option<String>,
+    #[command(flatten)]
+    e2e: e2e::Options,
 }
 
 /// The counts of a tier.
@@ -62,15 +67,22 @@ struct Outcome {
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let tiers = if arguments.tier.is_empty() { Tier::value_variants().to_vec() } else { arguments.tier.clone() };
+    let (tiers, not_run) = selected(&arguments.tier);
     let started = Instant::now();
     // First of all, so that a missing Go is reported at once and not after ten minutes.
-    if tiers.contains(&Tier::Peers) {
-        crate::peers::build()?;
+    if let Some(scope) = tiers.iter().filter_map(|tier| tier.programs()).max() {
+        crate::peers::build_for(scope)?;
     }
     let seed = arguments.seed.unwrap_or_else(|| if arguments.full { clock_seed() } else { 1 });
     println!("seed {seed}; repeat this run with --seed {seed}");
-    let settings = tier::Settings::new(arguments.full, seed, arguments.world, arguments.only.clone());
+    let settings = tier::Settings {
+        full: arguments.full,
+        seed,
+        world: arguments.world,
+        only: arguments.only.clone(),
+        e2e: arguments.e2e,
+        ..tier::Settings::default()
+    };
     let outcomes: Vec<Outcome> = tiers
         .into_iter()
         .map(|tier| {
@@ -83,7 +95,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             Outcome { tier, result, seconds: started.elapsed().as_secs_f64() }
         })
         .collect();
-    report(&outcomes, arguments.full, started)
+    report(&outcomes, &not_run, arguments.full, started)
+}
+
+/// The tiers to run, and those that the report lists as not run.
+fn selected(named: &[Tier]) -> (Vec<Tier>, Vec<Tier>) {
+    if named.is_empty() {
+        Tier::value_variants().iter().partition(|tier| !tier.on_request())
+    } else {
+        (named.to_vec(), Vec::new())
+    }
 }
 
 fn clock_seed() -> u64 {
@@ -107,7 +128,7 @@ fn check(tally: Tally, settings: &tier::Settings) -> Result<Tally> {
     Ok(tally)
 }
 
-fn report(outcomes: &[Outcome], full: bool, started: Instant) -> Result<()> {
+fn report(outcomes: &[Outcome], not_run: &[Tier], full: bool, started: Instant) -> Result<()> {
     println!("\n{:<12} {:>8}  {:<8} {:>9}  result", "tier", "count", "of", "time");
     let (mut passed, mut failed) = (0, 0);
     for Outcome { tier, result, seconds } in outcomes {
@@ -123,6 +144,15 @@ fn report(outcomes: &[Outcome], full: bool, started: Instant) -> Result<()> {
             }
         }
     }
+    for tier in not_run {
+        println!(
+            "{:<12} {:>8}  {:<8} {:>9}    not part of this run: cargo xtask test --tier {tier}",
+            tier.to_string(),
+            "-",
+            "",
+            "-"
+        );
+    }
     let counts = if full { "full counts" } else { "quick counts; use --full for full counts" };
     println!("\n{} of {} tiers in {} ({counts})", outcomes.len() - failed, outcomes.len(), minutes(started.elapsed()));
     println!("{passed} passed, {failed} failed");
@@ -135,6 +165,15 @@ fn report(outcomes: &[Outcome], full: bool, started: Instant) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_tier_runs_by_default_but_the_e2e_suite_which_is_reported() {
+        let (tiers, not_run) = selected(&[]);
+        assert_eq!(not_run, [Tier::E2e]);
+        assert_eq!(tiers.len() + 1, Tier::value_variants().len());
+        assert!(!tiers.contains(&Tier::E2e), "{tiers:?}");
+        assert_eq!(selected(&[Tier::E2e]), (vec![Tier::E2e], vec![]));
+    }
 
     #[test]
     fn a_tier_that_ran_nothing_or_skipped_something_fails() {

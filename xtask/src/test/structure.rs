@@ -82,6 +82,7 @@ const ROWS: &[Row] = &[
         &["testkit", "bridger"],
         &["model", "engine", "kubernetes", "vsphere", "server", "judge", "peers"],
     ),
+    row("e2e", &["testkit", "peers"], &[]),
     row("xtask", &["peers"], &[]),
 ];
 
@@ -110,7 +111,7 @@ const KEPT: &[Kept] = &[
     kept("ratatui", &["bridger"], &[]),
     kept("crossterm", &["bridger"], &[]),
     // Libraries use error enums.
-    kept("anyhow", &["bridger", "testkit", "real-peers", "xtask"], &["custom-scheduler"]),
+    kept("anyhow", &["bridger", "testkit", "real-peers", "e2e", "xtask"], &["custom-scheduler"]),
 ];
 
 /// Libraries that read, write, wait or log. Pure crates must not use them.

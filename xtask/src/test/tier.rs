@@ -6,9 +6,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use peers::Scope;
 
 use super::Tally;
 use super::binaries::{self, TestBinary};
+use super::e2e;
 use crate::workspace::{self, succeed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -27,6 +29,8 @@ pub enum Tier {
     Peers,
     /// rustdoc without warnings, and every relative link in the Markdown pages.
     Docs,
+    /// Kubernetes' own e2e suite, with Bridger as the only scheduler. Only on request.
+    E2e,
 }
 
 impl fmt::Display for Tier {
@@ -39,6 +43,7 @@ impl fmt::Display for Tier {
             Tier::Simulated => "simulated",
             Tier::Peers => "peers",
             Tier::Docs => "docs",
+            Tier::E2e => "e2e",
         })
     }
 }
@@ -51,14 +56,11 @@ pub struct Settings {
     /// The only world that tests of random worlds run on.
     pub world: Option<u64>,
     pub only: Option<String>,
-    binaries: OnceCell<Vec<TestBinary>>,
+    pub e2e: e2e::Options,
+    pub(super) binaries: OnceCell<Vec<TestBinary>>,
 }
 
 impl Settings {
-    pub fn new(full: bool, seed: u64, world: Option<u64>, only: Option<String>) -> Settings {
-        Settings { full, seed, world, only, binaries: OnceCell::new() }
-    }
-
     /// The test binaries, built when the first tier needs them.
     fn binaries(&self) -> Result<&[TestBinary]> {
         if self.binaries.get().is_none() {
@@ -69,31 +71,61 @@ impl Settings {
     }
 }
 
-/// Packages whose tests run in simulated worlds, and packages that need the real peers. All others are the unit tier.
+/// Packages whose tests run in simulated worlds, and packages that need real programs. All others are the unit tier.
 const SIMULATED: &[&str] = &["simulator", "simulated"];
 const PEERS: &[&str] = &["real-peers", "judge", "custom-scheduler"];
+/// The test binary of the e2e tier.
+const E2E: (&str, &str) = ("e2e", "suite");
 
 impl Tier {
+    /// The tier that runs a test binary.
+    fn of(binary: &TestBinary) -> Tier {
+        match (binary.package.as_str(), binary.target.as_str()) {
+            E2E => Tier::E2e,
+            (package, _) if SIMULATED.contains(&package) => Tier::Simulated,
+            (package, _) if PEERS.contains(&package) => Tier::Peers,
+            _ => Tier::Unit,
+        }
+    }
+
+    /// Whether it runs only when it is named.
+    pub fn on_request(self) -> bool {
+        self == Tier::E2e
+    }
+
+    /// The real programs that it needs.
+    pub fn programs(self) -> Option<Scope> {
+        match self {
+            Tier::Peers => Some(Scope::Default),
+            Tier::E2e => Some(Scope::E2e),
+            _ => None,
+        }
+    }
+
     pub fn run(self, settings: &Settings) -> Result<Tally> {
         match self {
             Tier::Format => format(),
             Tier::Structure => super::structure::run(),
             Tier::Clippy => clippy(),
-            Tier::Unit => run_tests(settings, |package| !SIMULATED.contains(&package) && !PEERS.contains(&package)),
-            Tier::Simulated => run_tests(settings, |package| SIMULATED.contains(&package)),
+            Tier::Unit => run_tests(settings, |binary| Tier::of(binary) == Tier::Unit),
+            Tier::Simulated => run_tests(settings, |binary| Tier::of(binary) == Tier::Simulated),
             Tier::Peers => {
                 clear_peer_logs()?;
-                run_tests(settings, |package| PEERS.contains(&package))
+                run_tests(settings, |binary| Tier::of(binary) == Tier::Peers)
             }
             Tier::Docs => super::docs::run(),
+            Tier::E2e => {
+                clear_peer_logs()?;
+                run_tests(settings, |binary| Tier::of(binary) == Tier::E2e)
+            }
         }
     }
 }
 
-/// Runs the tests of a tier's packages.
-fn run_tests(settings: &Settings, belongs: impl Fn(&str) -> bool) -> Result<Tally> {
+/// Runs the test binaries of a tier.
+fn run_tests(settings: &Settings, belongs: impl Fn(&TestBinary) -> bool) -> Result<Tally> {
     let mut tally = Tally { unit: "tests", ..Tally::default() };
-    for binary in settings.binaries()?.iter().filter(|binary| belongs(&binary.package)) {
+    for binary in settings.binaries()?.iter().filter(|binary| belongs(binary)) {
         let ran = binary.run(settings)?;
         tally.passed += ran.passed;
         tally.failed += ran.failed;

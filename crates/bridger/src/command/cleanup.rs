@@ -18,7 +18,7 @@ use engine::fenced::Fenced;
 use engine::ports::PortError;
 use kubernetes::BoundedClient;
 use kubernetes::owned_labels::{FoundLabel, find_labels, remove_label};
-use kubernetes::record_store::{ConfigMapRecordStore, object_name};
+use kubernetes::record_store::{ConfigMapRecordStore, object_of};
 use model::event::VcenterId;
 
 use crate::confirm::confirm;
@@ -172,9 +172,9 @@ fn show_labels(labels: &[FoundLabel], what: &str) {
 
 async fn delete_records(records: &RuleRecords, record_store: &Fenced<ConfigMapRecordStore>) -> Result<(), Failure> {
     let mut deleted = 0;
-    for (name, stored) in records.empty() {
-        let object = object_name(&name);
-        match record_store.write(async |store| store.delete(&name, &stored.version).await).await {
+    for (_, stored) in records.empty() {
+        let object = object_of(&stored.version);
+        match record_store.write(async |store| store.delete(&stored.version).await).await {
             Ok(()) => deleted += 1,
             Err(PortError::NotFound(_)) => (),
             // The role of `run` does not allow it, and an empty record does no harm.

@@ -148,7 +148,8 @@ fn text(explanation: &Explanation, width: Option<u16>) -> String {
     for node in rows {
         let why = match (&node.scores, &node.plugin) {
             (Some(scores), _) => {
-                scores.iter().map(|(plugin, score)| format!("{plugin} {score}")).collect::<Vec<_>>().join(", ")
+                let scores = scores.iter().map(|(plugin, score)| format!("{plugin} {score}"));
+                node.doubts.iter().map(|doubt| format!("but {doubt}")).chain(scores).collect::<Vec<_>>().join(", ")
             }
             (None, Some(plugin)) => {
                 let reason = node.reason.as_deref().unwrap_or_default();
@@ -174,8 +175,13 @@ fn preemption_text(preemption: &PreemptionExplanation) -> String {
                 0 => String::new(),
                 count => format!(", against {count} disruption budgets"),
             };
-            let (node, victims) = (&chosen.node, chosen.victims.join(", "));
-            format!("preemption would evict {victims} from {node}{violations} ({} candidates)\n", candidates.len())
+            let victim = |pod: &String| match chosen.victims_elsewhere.get(pod) {
+                Some(node) => format!("{pod} (on {node})"),
+                None => pod.clone(),
+            };
+            let (node, victims) = (&chosen.node, chosen.victims.iter().map(victim).collect::<Vec<_>>().join(", "));
+            let from = if chosen.victims_elsewhere.is_empty() { "from" } else { "to make room on" };
+            format!("preemption would evict {victims} {from} {node}{violations} ({} candidates)\n", candidates.len())
         }
         (None, Some(reason)) => format!("preemption: {reason}\n"),
         (None, None) => String::new(),
@@ -194,6 +200,7 @@ mod tests {
             plugin: None,
             reason: None,
             blocker: None,
+            doubts: Vec::new(),
             total: Some(total),
             scores: Some([("NodeResourcesFit", total)].into()),
         }
@@ -206,6 +213,7 @@ mod tests {
             plugin: Some(plugin.to_owned()),
             reason: Some(reason.to_owned()),
             blocker: blocker.map(str::to_owned),
+            doubts: Vec::new(),
             total: None,
             scores: None,
         }
@@ -233,15 +241,19 @@ mod tests {
         let candidate = |node: &str, pdb_violations| scheduler::CandidateExplanation {
             node: node.to_owned(),
             victims: vec!["n/low".to_owned(), "n/lower".to_owned()],
+            victims_elsewhere: [].into(),
             pdb_violations,
         };
-        let candidates = vec![candidate("a", 2), candidate("d", 0)];
+        let beside = [("n/lower".to_owned(), "f".to_owned())].into();
+        let elsewhere = scheduler::CandidateExplanation { victims_elsewhere: beside, ..candidate("e", 0) };
+        let candidates = vec![candidate("a", 2), candidate("d", 0), elsewhere];
         for (node, reason, expected) in [
-            (Some("d"), None, "preemption would evict n/low, n/lower from d (2 candidates)"),
+            (Some("d"), None, "preemption would evict n/low, n/lower from d (3 candidates)"),
+            (Some("e"), None, "preemption would evict n/low, n/lower (on f) to make room on e (3 candidates)"),
             (
                 Some("a"),
                 None,
-                "preemption would evict n/low, n/lower from a, against 2 disruption budgets (2 candidates)",
+                "preemption would evict n/low, n/lower from a, against 2 disruption budgets (3 candidates)",
             ),
             (None, Some("not eligible"), "preemption: not eligible"),
         ] {

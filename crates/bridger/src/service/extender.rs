@@ -56,6 +56,10 @@ pub struct LiftArguments {
     /// [default: strict]
     #[arg(long, value_enum, value_name = "MODE")]
     pub lift_mode: Option<LiftModeName>,
+    /// Whether the scheduler's preemption may evict pods of lower priority on other nodes of a physical host, if lifted
+    /// anti-affinity keeps a pod off that host because of them [default: off]
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    pub host_preemption: Option<Switch>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
@@ -79,6 +83,7 @@ pub struct ExtenderEntries {
     pub host_load_weight: Option<u8>,
     pub lift: Vec<String>,
     pub lift_mode: Option<LiftModeName>,
+    pub host_preemption: Option<Switch>,
 }
 
 /// The name in kube-scheduler's own certificate, as kubeadm and most other installers make it.
@@ -215,7 +220,8 @@ pub fn lifting(flags: &LiftArguments, file: &ExtenderEntries, host_key: &str) ->
         LiftModeName::Strict => LiftMode::Strict,
         LiftModeName::Relaxed => LiftMode::Relaxed,
     };
-    Ok(LiftSettings { host_key: host_key.to_owned(), lifted_keys, mode })
+    let host_preemption = flags.host_preemption.or(file.host_preemption) == Some(Switch::On);
+    Ok(LiftSettings { host_key: host_key.to_owned(), lifted_keys, mode, host_preemption })
 }
 
 #[cfg(test)]
@@ -334,7 +340,8 @@ mod tests {
     #[test]
     fn lift_takes_keys_or_none_and_has_a_default() {
         let keys = |lift: &[&str]| {
-            let flags = LiftArguments { lift: lift.iter().map(|&key| key.to_owned()).collect(), lift_mode: None };
+            let lift = lift.iter().map(|&key| key.to_owned()).collect();
+            let flags = LiftArguments { lift, ..LiftArguments::default() };
             lifting(&flags, &ExtenderEntries::default(), "host").map(|settings| settings.lifted_keys)
         };
         assert_eq!(keys(&[]).expect("defaults"), LiftSettings::default().lifted_keys);
@@ -344,11 +351,24 @@ mod tests {
     }
 
     #[test]
+    fn preemption_across_the_nodes_of_a_host_is_off_unless_a_flag_or_the_file_turns_it_on() {
+        use Switch::{Off, On};
+        for (flag, file, expected) in
+            [(None, None, false), (Some(On), None, true), (None, Some(On), true), (Some(Off), Some(On), false)]
+        {
+            let flags = LiftArguments { host_preemption: flag, ..LiftArguments::default() };
+            let entries = ExtenderEntries { host_preemption: file, ..ExtenderEntries::default() };
+            let settings = lifting(&flags, &entries, "host").expect("valid");
+            assert_eq!(settings.host_preemption, expected, "{flag:?} {file:?}");
+        }
+    }
+
+    #[test]
     fn number_6_a_lifted_key_is_a_label_key_and_the_error_names_the_setting() {
         let long = "k".repeat(64);
         for wrong in ["", " ", "two words", "a/b/c", "/name", "domain/", "Upper.org/name", "-name", long.as_str()] {
-            let flags =
-                LiftArguments { lift: vec!["kubernetes.io/hostname".to_owned(), wrong.to_owned()], lift_mode: None };
+            let lift = vec!["kubernetes.io/hostname".to_owned(), wrong.to_owned()];
+            let flags = LiftArguments { lift, ..LiftArguments::default() };
             let message = lifting(&flags, &ExtenderEntries::default(), "host").unwrap_err().to_string();
             assert!(message.contains("--lift: ") && message.contains(&format!("{wrong:?}")), "{message}");
             let file = ExtenderEntries { lift: vec![wrong.to_owned()], ..ExtenderEntries::default() };

@@ -43,6 +43,7 @@ pub struct SchedulerMetrics {
     woken: Gauge,
     events: Family<Labels, Counter>,
     dropped: Family<Labels, Counter>,
+    findings: Family<Labels, Counter>,
     plugins: Arc<PluginMetrics>,
 }
 
@@ -75,6 +76,7 @@ impl Default for SchedulerMetrics {
             woken: Gauge::default(),
             events: Family::default(),
             dropped: Family::default(),
+            findings: Family::default(),
             plugins: Arc::default(),
         }
     }
@@ -149,6 +151,11 @@ impl SchedulerMetrics {
             "bridger_scheduler_dropped",
             "Events and status updates dropped because a queue was full, by kind",
             self.dropped.clone(),
+        );
+        registry.register(
+            "bridger_scheduler_findings",
+            "Pods that were placed where they may not work, by finding",
+            self.findings.clone(),
         );
         self.plugins.register(registry);
     }
@@ -242,6 +249,10 @@ impl SchedulingMetrics for SchedulerMetrics {
 
     fn preempted(&self, victims: usize) {
         self.preemption_victims.observe(victims as f64);
+    }
+
+    fn doubted(&self, reason: &'static str) {
+        self.findings.get_or_create(&vec![("finding", reason.to_owned())]).inc();
     }
 
     fn status_dropped(&self) {

@@ -206,6 +206,7 @@ struct File {
     host_load_weight: Option<u8>,
     lift: Vec<String>,
     lift_mode: Option<LiftModeName>,
+    host_preemption: Option<Switch>,
     leader_election: ElectionEntry,
     port: Option<u16>,
     listen: Option<IpAddr>,
@@ -314,6 +315,7 @@ impl RunSettings {
             host_load_weight: file.host_load_weight,
             lift: file.lift,
             lift_mode: file.lift_mode,
+            host_preemption: file.host_preemption,
         };
         let lifting = extender::lifting(&arguments.lifting, &entries, &labels.host_key)?;
         let labelling = arguments.labels.or(file.labels).unwrap_or(Switch::On) == Switch::On;

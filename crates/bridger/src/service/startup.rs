@@ -12,10 +12,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use engine::drs_rules::records::record_name;
+use engine::ports::RecordStore;
 use futures::future::join_all;
 use kubernetes::connect::{ConnectError, Connection};
-use kubernetes::preflight::{Access, Need, OwnObjects, ServerFacts, preflight_in, watch_needs};
-use kubernetes::record_store::object_name;
+use kubernetes::preflight::{Access, Need, OwnObjects, Scope, ServerFacts, preflight_in, watch_needs};
+use kubernetes::record_store::{ConfigMapRecordStore, former_object_name, object_of, slot_names};
 use model::{Part, Parts};
 use vsphere::config::VcenterConfig;
 use vsphere::probe::{InventoryCounts, connect_once};
@@ -90,10 +91,17 @@ pub async fn check_with(
         needs.into_iter().partition(|need| Access::Lead.needs().contains(need));
     // Without it a record stays, empty: `cleanup` says so.
     needs.retain(|need| !Access::DeleteRecord.needs().contains(need));
-    let record = record_objects(&settings.clusters, &vcenters);
-    let own = OwnObjects { namespace: &settings.record_namespace, record: &record };
+    let (of_record, needs): (Vec<Need>, Vec<Need>) =
+        needs.into_iter().partition(|need| need.scope == Scope::RecordObjects);
+    let own = OwnObjects { namespace: &settings.record_namespace, record: &[] };
     let facts = preflight_in(&connection, own, &needs).await;
     let facts = facts.map_err(|error| kubernetes_failure(&error))?;
+    // A command finds out when it writes, before it changes any rule.
+    if purpose.is_service() && !of_record.is_empty() {
+        let record = record_objects(&connection, &settings.record_namespace).await;
+        let own = OwnObjects { record: &record, ..own };
+        preflight_in(&connection, own, &of_record).await.map_err(|error| kubernetes_failure(&error))?;
+    }
     for namespace in lease_namespaces {
         let own = OwnObjects { namespace, record: &[] };
         preflight_in(&connection, own, &of_leases).await.map_err(|error| kubernetes_failure(&error))?;
@@ -101,8 +109,8 @@ pub async fn check_with(
     Ok(Found { connection, kubernetes: facts, vcenters })
 }
 
-/// The ConfigMaps of the record of these clusters, for a role that names them. Reads all vCenters.
-pub async fn objects_of_record(settings: &RunSettings) -> Result<Vec<String>, Failure> {
+/// The ConfigMaps in which earlier versions recorded the rules of these clusters. Reads all vCenters.
+pub async fn former_objects_of_record(settings: &RunSettings) -> Result<Vec<String>, Failure> {
     if settings.vcenters.is_empty() {
         return Err(Failure::configuration(
             "no vCenter is given, so the clusters whose rules are recorded are not known",
@@ -111,7 +119,7 @@ pub async fn objects_of_record(settings: &RunSettings) -> Result<Vec<String>, Fa
     }
     let vcenters = join_all(settings.vcenters.iter().map(|config| find(config, Purpose::Read))).await;
     let vcenters = all_read(vcenters, settings)?;
-    Ok(record_objects(&settings.clusters, &vcenters))
+    Ok(former_objects(&settings.clusters, &vcenters))
 }
 
 /// A command needs every vCenter: the first failure ends it.
@@ -128,12 +136,21 @@ fn all_read(
     Ok(vcenters)
 }
 
-/// The ConfigMaps of the clusters that are known and chosen by name, if any are.
-fn record_objects(chosen: &[String], vcenters: &[FoundVcenter]) -> Vec<String> {
+/// The ConfigMaps that hold records, or the first of those for new ones. Unreadable records are reported later.
+async fn record_objects(connection: &Connection, namespace: &str) -> Vec<String> {
+    let stored = ConfigMapRecordStore::new(connection.client.clone(), namespace.to_owned()).load().await;
+    let stored = stored.unwrap_or_default();
+    let held = stored.values().map(|stored| object_of(&stored.version).to_owned());
+    if stored.is_empty() { slot_names().take(1).collect() } else { held.collect() }
+}
+
+/// The former ConfigMaps of the clusters that are known and chosen by name, if any are.
+fn former_objects(chosen: &[String], vcenters: &[FoundVcenter]) -> Vec<String> {
     let read = vcenters.iter().filter_map(|vcenter| vcenter.read.as_ref().ok());
     let clusters = read.flat_map(|(about, counts)| counts.clusters.iter().map(|it| (&about.instance_uuid, it)));
     let chosen = clusters.filter(|(_, cluster)| chosen.is_empty() || chosen.contains(&cluster.name));
-    let mut names: Vec<String> = chosen.map(|(uuid, cluster)| object_name(&record_name(uuid, &cluster.id))).collect();
+    let mut names: Vec<String> =
+        chosen.map(|(uuid, cluster)| former_object_name(&record_name(uuid, &cluster.id))).collect();
     names.sort_unstable();
     names
 }
@@ -263,6 +280,9 @@ fn vcenter_failure(host: &str, error: &VsphereError) -> Failure {
 fn kubernetes_failure(error: &ConnectError) -> Failure {
     let hint = match error {
         ConnectError::NoCredentials => "set KUBECONFIG, or use --kubeconfig FILE",
+        ConnectError::Denied { resource, .. } if resource.starts_with("configmaps ") => {
+            "`bridger manifests rbac` prints the role; with --name-records also for the ConfigMaps of earlier versions"
+        }
         ConnectError::Denied { .. } => "`bridger manifests rbac` prints a role with all required permissions",
         ConnectError::Unreachable { .. } => {
             "check the server address in the kubeconfig, and that it is reachable from here"
@@ -336,8 +356,6 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use kubernetes::preflight::Scope;
-
     use super::*;
 
     /// `verb resource` of every permission besides watches.

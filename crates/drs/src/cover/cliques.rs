@@ -19,6 +19,8 @@ pub(crate) struct Existing {
     pub(crate) members: Vec<usize>,
     /// The number of its members, including those that its term does not cover.
     pub(crate) held: usize,
+    /// How many members stay in it besides.
+    pub(crate) uncertain: usize,
     /// It had more members than hosts for so long that it may shrink.
     pub(crate) may_shrink: bool,
 }
@@ -82,7 +84,8 @@ impl<F: Fn(&[usize], usize) -> Option<Vec<usize>>> Covering<'_, F> {
         let mut new = Vec::new();
         // A rule that lost all its members is reused for the current VMs of its term, rather than creating another
         // name.
-        let mut free = (0..kept.len()).filter(|index| kept[*index].len() < 2).collect::<Vec<_>>().into_iter();
+        let is_free = |index: &usize| kept[*index].len() < 2 && existing[*index].uncertain == 0;
+        let mut free = (0..kept.len()).filter(is_free).collect::<Vec<_>>().into_iter();
         // Edges are only ever removed, so VMs already scanned need no second look.
         let mut from = if self.abandoned { width } else { 0 };
         while let Some((a, b)) = next_edge(&mut from, &state.uncovered) {
@@ -134,10 +137,10 @@ impl<F: Fn(&[usize], usize) -> Option<Vec<usize>>> Covering<'_, F> {
         self.rivals(clique, next).is_none()
     }
 
-    /// How far an existing rule may grow: it may always replace the members it has.
+    /// How far an existing rule may grow, without its uncertain members: it may always replace the members it has.
     fn members_max(&self, rule: &Existing) -> usize {
         let held = if rule.may_shrink { 0 } else { rule.held };
-        self.guard.members_new_max().min(self.guard.members_kept_max().max(held))
+        self.guard.members_new_max().min(self.guard.members_kept_max().max(held)).saturating_sub(rule.uncertain)
     }
 
     /// Adds VMs that must run on a different host than every member, those that cover most edges first, as far as the

@@ -33,6 +33,8 @@ pub(crate) struct ExistingRule<'v> {
     pub(crate) name: &'v str,
     /// Sorted; empty for a rule that currently does not exist.
     pub(crate) members: Vec<usize>,
+    /// How many members stay in it that may be nodes.
+    pub(crate) uncertain: usize,
     /// It had more members than hosts for so long that it may shrink.
     pub(crate) may_shrink: bool,
 }
@@ -161,7 +163,8 @@ impl Limits<'_> {
         }
         let existing = rules.existing.iter().map(|rule| Existing {
             members: rule.members.iter().filter_map(local).collect(),
-            held: rule.members.len(),
+            held: rule.members.len() + rule.uncertain,
+            uncertain: rule.uncertain,
             may_shrink: rule.may_shrink,
         });
         let global = |members: &[usize]| -> Vec<usize> { members.iter().map(|member| vms[*member]).collect() };

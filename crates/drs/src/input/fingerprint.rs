@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use model::{ClusterId, NodeId, Revision, World};
 
+use super::uncertain::UncertainVms;
 use super::{PlanScope, nodes};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,7 @@ pub struct Fingerprint {
     namespaces: Revision,
     nodes: Vec<(NodeId, Revision)>,
     rolling: BTreeSet<String>,
+    uncertain: Option<Arc<UncertainVms>>,
 }
 
 impl Fingerprint {
@@ -32,6 +34,7 @@ impl Fingerprint {
             namespaces: world.namespaces_revision(),
             nodes,
             rolling: surroundings.rolling_of(rules),
+            uncertain: world.cluster(cluster).map(|(vcenter, _)| surroundings.uncertain_of(vcenter)),
         }
     }
 }

@@ -5,8 +5,8 @@
 //! computed.
 //!
 //! - `nodes`: the VMs of a cluster that are nodes. `terms`: required anti-affinity. `company`: required affinity.
-//!   `surroundings`: what is not specific to one cluster. `copy`: reads the world in steps. `fingerprint`: whether the
-//!   input changed. `digest`: the text form of digests.
+//!   `uncertain`: members of rules that may be nodes. `surroundings`: what is not specific to one cluster. `copy`: reads
+//!   the world in steps. `fingerprint`: whether the input changed. `digest`: the text form of digests.
 //!
 //! Invariant: a pod counts while it is bound and not finished.
 
@@ -17,6 +17,7 @@ mod fingerprint;
 mod nodes;
 mod surroundings;
 mod terms;
+mod uncertain;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -32,6 +33,7 @@ use self::copy::{ClassTerms, NodeCopy, PodCopy};
 pub use self::copy::{ClusterCopy, NodeCopies};
 pub use self::fingerprint::Fingerprint;
 pub use self::surroundings::Surroundings;
+pub(crate) use self::uncertain::{UncertainVm, UncertainVms};
 use crate::finding::{Finding, RulePod, pods_named};
 use crate::record::RecordedRules;
 use crate::settings::{DrsSettings, TERMS_PER_POD_MAX};
@@ -157,6 +159,8 @@ pub struct ClusterView {
     pub(crate) hosts: Vec<Host>,
     /// Sorted by id.
     pub(crate) vms: Vec<Vm>,
+    /// Members of owned rules that are not in `vms` and may be nodes: they stay in these rules.
+    pub(crate) uncertain: Arc<UncertainVms>,
     /// The pods that the fields below refer to.
     pub(crate) pods: Vec<RulePod>,
     /// Sorted by digest.
@@ -227,6 +231,7 @@ impl ClusterView {
         findings.extend(confined);
         Self {
             company: company::of(&classes, &pods),
+            uncertain: scope.surroundings.uncertain_of(copy.key.vcenter),
             key: copy.key,
             facts: copy.facts,
             prefix: Arc::clone(&scope.surroundings.prefix),

@@ -3,10 +3,10 @@
 //! In: the world; for VMs whose host is currently unknown, the cluster's owned rules that name them, because a
 //! temporarily unknown VM must not look deleted. Out: the ids of the nodes.
 
-use model::event::{ClusterFacts, RuleKind, VcenterId};
+use model::event::{ClusterFacts, GroupKind, RuleKind, VcenterId};
 use model::storage::intern::Symbol;
 use model::{NodeId, Placement, World};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{ClusterKey, PlanScope};
 use crate::record::{Record, RecordedRules};
@@ -37,19 +37,26 @@ fn remembered(vcenter: VcenterId, facts: &ClusterFacts, rules: &RecordedRules, h
     hostless.iter().filter(is_member).map(|of| of.node).collect()
 }
 
-/// The ids of the VMs in the recorded VM-VM rules.
-fn owned_members<'a>(facts: &'a ClusterFacts, rules: &'a RecordedRules) -> impl Iterator<Item = &'a str> {
+/// The ids of the VMs in the recorded rules.
+pub(super) fn owned_members<'a>(facts: &'a ClusterFacts, rules: &RecordedRules) -> impl Iterator<Item = &'a str> {
+    let groups = facts.groups.iter().filter_map(|group| match &group.kind {
+        GroupKind::Vms(ids) => Some((group.name.as_str(), ids.as_slice())),
+        GroupKind::Hosts(_) => None,
+    });
+    let groups: FxHashMap<&str, &[String]> = groups.collect();
     let own = facts.rules.iter().filter(|rule| rules.contains_key(&rule.name));
-    let members = own.flat_map(|rule| match &rule.kind {
+    let members = own.flat_map(move |rule| match &rule.kind {
         RuleKind::VmAntiAffinity(vms) | RuleKind::VmAffinity(vms) => vms.as_slice(),
-        RuleKind::VmHost { .. } | RuleKind::Dependency { .. } | RuleKind::Other(_) => &[],
+        RuleKind::VmHost { vm_group, .. } => groups.get(vm_group.as_str()).copied().unwrap_or_default(),
+        RuleKind::Dependency { .. } | RuleKind::Other(_) => &[],
     });
     members.map(String::as_str)
 }
 
-/// The names of the nodes whose cluster is known, and the nodes that are on no known host.
-pub(super) fn located(world: &World, record: &Record) -> (FxHashSet<Symbol>, Vec<Hostless>) {
-    let (mut located, mut hostless) = (Vec::new(), Vec::new());
+/// The names of the nodes whose cluster is known, the nodes that are on no known host, and those of which it is uncertain
+/// which VM they are.
+pub(super) fn located(world: &World, record: &Record) -> (FxHashSet<Symbol>, Vec<Hostless>, Vec<NodeId>) {
+    let (mut located, mut hostless, mut uncertain) = (Vec::new(), Vec::new(), Vec::new());
     for node in world.node_ids() {
         match world.placement(node) {
             Placement::On { host, .. } if world.host(host).is_some_and(|host| host.cluster.is_some()) => {
@@ -61,11 +68,12 @@ pub(super) fn located(world: &World, record: &Record) -> (FxHashSet<Symbol>, Vec
             })),
             Placement::On { .. } | Placement::NotMatched => (),
         }
+        uncertain.extend(world.is_uncertain(node).then_some(node));
     }
     for (vcenter, facts) in world.cluster_ids().filter_map(|id| world.cluster(id)) {
         let rules = record.clusters.get(&ClusterKey::new(vcenter, facts.id.clone()));
         located.extend(rules.into_iter().flat_map(|rules| remembered(vcenter, facts, rules, &hostless)));
     }
     let names = located.into_iter().filter_map(|node| Some(world.node(node)?.name)).collect();
-    (names, hostless)
+    (names, hostless, uncertain)
 }

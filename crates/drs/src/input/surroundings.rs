@@ -1,16 +1,18 @@
 //! Input that is not specific to one vSphere cluster: the identity of this Kubernetes cluster, which workloads are
-//! rolling out, and pods on nodes whose VM or cluster is unknown.
+//! rolling out, pods on nodes whose VM or cluster is unknown, and VMs that uncertain nodes may be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{PodId, Revision, World};
+use model::event::VcenterId;
+use model::{NodeId, PodId, Revision, World};
 use rustc_hash::FxHashSet;
 
 use super::digest::digest_text;
 use super::nodes::Hostless;
 use super::terms::{Keys, TermKey};
-use super::{company, host_affinity, nodes, terms};
+use super::uncertain::UncertainVms;
+use super::{company, host_affinity, nodes, terms, uncertain};
 use crate::finding::Finding;
 use crate::plan::rule_prefix;
 use crate::record::{Record, RecordedRules};
@@ -23,6 +25,7 @@ pub struct Surroundings {
     /// The digests of terms of pods that are not bound yet or terminating.
     rolling: FxHashSet<String>,
     pub(super) hostless: Vec<Hostless>,
+    uncertain: BTreeMap<VcenterId, Arc<UncertainVms>>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -34,7 +37,7 @@ impl Surroundings {
         let prefix = rule_prefix(&world.kubernetes_uid()?).into();
         let keys = Keys::of(world, settings);
         let host_key = world.interner().get(&settings.host_key);
-        let (located, hostless) = nodes::located(world, record);
+        let (located, hostless, uncertain) = nodes::located(world, record);
         let mut rolling: FxHashSet<TermKey> = FxHashSet::default();
         let mut preferred = (0, 0);
         for (id, pod) in world.unsettled_pods() {
@@ -62,12 +65,16 @@ impl Surroundings {
                 unlocated.insert(name, pods);
             }
         }
+        let has_concerned = |node: &NodeId| world.pods_on(*node).iter().any(is_concerned);
+        let mut uncertain: Vec<NodeId> = uncertain.into_iter().filter(has_concerned).collect();
+        uncertain.sort_by_key(|node| world.node_name(*node));
+        let uncertain = uncertain::of(world, record, &uncertain);
         let rolling = rolling.into_iter().filter_map(|key| terms::digest(world, key).map(digest_text)).collect();
         let unknown = |(node, pods): (&str, usize)| Finding::UnknownVm { node: node.to_owned(), pods };
         let (terms, pods) = preferred;
         let preferred = (pods > 0).then_some(Finding::PreferredLeftOut { terms, pods });
         let findings = unlocated.into_iter().map(unknown).chain(preferred).collect();
-        Some(Self { revision: world.revision(), prefix, rolling, hostless, findings })
+        Some(Self { revision: world.revision(), prefix, rolling, hostless, uncertain, findings })
     }
 
     /// Whether this is still up to date with the world.
@@ -79,6 +86,11 @@ impl Surroundings {
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
+    }
+
+    /// The VMs of this vCenter that uncertain nodes may be.
+    pub(super) fn uncertain_of(&self, vcenter: VcenterId) -> Arc<UncertainVms> {
+        self.uncertain.get(&vcenter).cloned().unwrap_or_default()
     }
 
     /// The rolling terms that these recorded rules are for.

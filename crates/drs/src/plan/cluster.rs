@@ -66,6 +66,7 @@ impl Planning<'_, '_> {
         let open = open_pairs(self.reconciled, &planned);
         let mut report = Report { reconciled: self.reconciled, open: &open, findings: &mut self.findings };
         report.left_out();
+        report.uncertain();
         report.cluster(own_count + made, &planned);
         report.pairs();
         ClusterPlan {
@@ -182,6 +183,7 @@ impl Planning<'_, '_> {
         let recorded = own.recorded;
         let mut rule = DesiredRule::new(recorded.rule_type, recorded.source.clone(), members.to_vec());
         if matches!(kind, ChangeKind::Create | ChangeKind::Edit { .. }) {
+            rule.uncertain = own.uncertain().iter().map(ToString::to_string).collect();
             match recorded.rule_type {
                 RuleType::VmAntiAffinity => {
                     let term = own.term.map(|position| terms.all[position].term);
@@ -205,7 +207,8 @@ impl Planning<'_, '_> {
         let is_end = matches!(kind, ChangeKind::Delete { .. } | ChangeKind::DeleteGroups);
         rule.pods.truncate(PODS_NAMED_MAX);
         let groups = recorded.groups.as_ref().map(|names| self.groups(names, is_end, &rule));
-        let vms = rule.members.iter().map(vm).collect();
+        let named = |id: &String| Some(VmRef { id: id.clone(), name: view.uncertain.get(id)?.name.clone() });
+        let vms = rule.members.iter().map(vm).chain(rule.uncertain.iter().filter_map(named)).collect();
         RuleChange {
             hosts: rule.hosts.iter().map(|host| view.hosts[*host].name.0.clone()).collect(),
             mandatory: rule.mandatory,
@@ -239,7 +242,7 @@ impl Planning<'_, '_> {
     /// The changes to the groups of a rule.
     fn groups(&self, names: &RecordedGroups, is_end: bool, rule: &DesiredRule) -> Vec<GroupChange> {
         let view = self.reconciled.view;
-        let vms = GroupKind::Vms(view.vm_ids(&rule.members));
+        let vms = GroupKind::Vms([view.vm_ids(&rule.members), rule.uncertain.clone()].concat());
         let hosts = GroupKind::Hosts(view.host_ids(&rule.hosts));
         let mut changes = Vec::new();
         for (name, kind) in [(&names.vms, vms), (&names.hosts, hosts)] {

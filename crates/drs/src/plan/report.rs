@@ -11,6 +11,7 @@ use crate::cover::graph::{pairs, set_of};
 use crate::cover::guard::Guard;
 use crate::cover::terms::{Pairs, TermRules};
 use crate::finding::{Finding, PODS_NAMED_MAX, RulePod, TooFewHosts, VmPairs, pods_named};
+use crate::input::UncertainVm;
 use crate::reconcile::Reconciled;
 use crate::reconcile::anti_affinity::pods_separated;
 use crate::reconcile::shares::Refusal;
@@ -43,6 +44,18 @@ impl Report<'_> {
             let (rule, members) = (rule.clone(), members.len());
             self.findings.push(Finding::HaMayNotRestart { cluster: cluster(), rule, members, hosts_able });
         }
+    }
+
+    /// Reports the members that stay because they may be nodes.
+    pub(super) fn uncertain(&mut self) {
+        let Reconciled { view, own, .. } = self.reconciled;
+        let mut rules: BTreeMap<&str, usize> = BTreeMap::new();
+        own.iter().flat_map(|own| own.uncertain()).for_each(|id| *rules.entry(id).or_default() += 1);
+        self.findings.extend(rules.into_iter().filter_map(|(id, rules)| {
+            let UncertainVm { name, node } = view.uncertain.get(id)?;
+            let (vm, node) = (name.clone(), Arc::clone(node));
+            Some(Finding::UncertainMember { cluster: view.key.clone(), vm, node, rules })
+        }));
     }
 
     /// Reports the rules for which there is no room: those of each namespace, and those of the cluster.

@@ -8,6 +8,7 @@ use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::observed::ObservedRule;
 use super::settle::{Settled, Target};
 use super::{DesiredRule, Reconciled};
 use crate::cover::graph::pairs;
@@ -39,14 +40,24 @@ impl Reconciled<'_> {
         // Left alone as long as the same VMs would be in the group.
         let mut given_up: BTreeMap<String, usize> = BTreeMap::new();
         for at in own {
+            let is_apart = |(a, b)| self.terms.separate(a, b) || self.constraints.apart.contains(&(a, b));
+            let contradicts = pairs(self.own[at].members()).any(is_apart);
             let own = &mut self.own[at];
             own.settled = Settled::default();
+            if contradicts {
+                own.observed.iter_mut().for_each(ObservedRule::release);
+            }
             match &own.observed {
                 Some(observed) if !observed.facts.enabled => {
                     let is_required = view.company.iter().any(|company| meets(&observed.members, company));
                     met.push(observed.members.clone());
                     let finding = settling.disabled(own.name);
                     own.settled = settling.leave(Arc::clone(&own.prepared), observed, is_required, finding);
+                }
+                Some(observed) if !observed.uncertain.is_empty() => {
+                    // With other members it would keep the uncertain ones with these.
+                    met.push(observed.members.clone());
+                    own.settled = settling.settle(Arc::clone(&own.prepared), Some(observed), &Target::default());
                 }
                 None if settling.is_given_up(own) => drop(given_up.insert(own.recorded.source.clone(), at)),
                 _ => current.push((at, own.members().to_vec())),

@@ -50,7 +50,9 @@ impl Reconciled<'_> {
     fn assign(&mut self, at: usize) {
         let (own, settling) = (&mut self.own[at], self.settling);
         let made_for = parse_digest(&own.recorded.source).and_then(|digest| self.terms.find(digest));
-        let Some(position) = made_for.or_else(|| self.terms.nearest(own.members())) else { return };
+        // For another term its uncertain members would stay as well, and they may not be of that one.
+        let nearest = || self.terms.nearest(own.members()).filter(|_| own.uncertain().is_empty());
+        let Some(position) = made_for.or_else(nearest) else { return };
         own.term = Some(position);
         let rules = &mut self.terms.all[position];
         if settling.is_given_up(own) || own.is_disabled() {
@@ -68,7 +70,8 @@ impl Reconciled<'_> {
             own.may_shrink = settling.is_outnumbered(&mut own.prepared, rule.members.len(), kept_max);
         }
         let (name, members, may_shrink) = (own.name, own.members().to_vec(), own.may_shrink);
-        rules.existing.push(ExistingRule { name, members, may_shrink });
+        let uncertain = own.uncertain().len();
+        rules.existing.push(ExistingRule { name, members, uncertain, may_shrink });
     }
 
     /// Whether pods require any two of these on different hosts, and no other client's rule keeps those two on one

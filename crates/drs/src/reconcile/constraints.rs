@@ -10,9 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use fixedbitset::FixedBitSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::OwnRule;
 use super::observed::{Meaning, ObservedRule};
 use crate::cover::graph::pairs;
 use crate::cover::hosts::AllowedHosts;
+use crate::input::ClusterView;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Constraints {
@@ -29,15 +31,11 @@ pub(crate) struct Constraints {
 }
 
 impl Constraints {
-    /// `others` must be sorted by name.
-    pub(crate) fn of<'a>(
-        others: impl Iterator<Item = &'a ObservedRule<'a>>,
-        vm_count: usize,
-        host_count: usize,
-    ) -> Self {
+    pub(crate) fn of(others: &BTreeMap<&str, ObservedRule<'_>>, own: &[OwnRule<'_>], view: &ClusterView) -> Self {
+        let (vm_count, host_count) = (view.vms.len(), view.hosts.len());
         let mut constraints = Self { width: vm_count, ..Self::default() };
         let mut non_nodes: FxHashMap<&str, usize> = FxHashMap::default();
-        for rule in others.filter(|rule| rule.facts.enabled) {
+        for rule in others.values().filter(|rule| rule.facts.enabled) {
             let mut members = rule.members.clone();
             for id in &rule.others {
                 let next = vm_count + non_nodes.len();
@@ -55,6 +53,18 @@ impl Constraints {
                     constraints.limit(&members, &left);
                 }
                 Meaning::VmHostAffinity(_) | Meaning::VmHostAntiAffinity(_) | Meaning::Nothing => (),
+            }
+        }
+        // Members that are kept although they are no nodes at the moment need hosts of their own, too.
+        let own = own.iter().filter_map(|own| own.observed.as_ref());
+        let own = own.filter(|rule| rule.facts.enabled && rule.meaning == Meaning::VmAntiAffinity);
+        for rule in own.filter(|rule| !rule.uncertain.is_empty()) {
+            let mut members = rule.members.clone();
+            for id in &rule.uncertain {
+                let next = vm_count + non_nodes.len();
+                let number = *non_nodes.entry(*id).or_insert(next);
+                constraints.apart.extend(members.iter().map(|member| (number.min(*member), number.max(*member))));
+                members.push(number);
             }
         }
         constraints.width += non_nodes.len();

@@ -42,6 +42,8 @@ pub(crate) struct DesiredRule {
     /// A digest of what it is for.
     pub(crate) source: String,
     pub(crate) members: Vec<usize>,
+    /// The ids of members that stay because they may be nodes.
+    pub(crate) uncertain: Vec<String>,
     /// The pods that require it.
     pub(crate) pods: Vec<RulePod>,
     /// Indexes in the cluster's hosts, for a VM-Host rule.
@@ -51,7 +53,8 @@ pub(crate) struct DesiredRule {
 
 impl DesiredRule {
     pub(crate) fn new(rule_type: RuleType, source: String, members: Vec<usize>) -> Self {
-        Self { rule_type, source, members, pods: Vec::new(), hosts: Vec::new(), mandatory: false }
+        let (uncertain, pods, hosts) = (Vec::new(), Vec::new(), Vec::new());
+        Self { rule_type, source, members, uncertain, pods, hosts, mandatory: false }
     }
 
     /// The VMs on hosts that the rule does not allow, by name.
@@ -110,6 +113,11 @@ impl<'v> OwnRule<'v> {
         self.observed.as_ref().map_or(&[], |rule| &rule.members)
     }
 
+    /// The ids of members that are kept because they may be nodes.
+    pub(crate) fn uncertain(&self) -> &[&'v str] {
+        self.observed.as_ref().map_or(&[], |rule| &rule.uncertain)
+    }
+
     /// An administrator or DRS disabled it.
     fn is_disabled(&self) -> bool {
         self.observed.as_ref().is_some_and(|rule| !rule.facts.enabled)
@@ -144,11 +152,11 @@ impl<'v> Reconciled<'v> {
         for (name, recorded) in rules {
             match observed.remove(name.as_str()) {
                 Some(rule) if !rule.is_recorded(recorded) => drop(observed.insert(name, rule)),
-                rule => own.push(OwnRule::new(name, recorded, rule)),
+                rule => own.push(OwnRule::new(name, recorded, rule.map(|rule| rule.keep(&view.uncertain)))),
             }
         }
         let foreign: BTreeMap<&str, ObservedRule<'_>> = observed.into_iter().collect();
-        let constraints = Constraints::of(foreign.values(), view.vms.len(), view.hosts.len());
+        let constraints = Constraints::of(&foreign, &own, view);
         let mut reconciled = Self {
             view,
             settling: Settling { view, now, settings },

@@ -8,6 +8,7 @@ use model::event::{ClusterFacts, GroupKind, RuleFacts, RuleKind};
 use rustc_hash::FxHashMap;
 
 use crate::cover::graph::set_of;
+use crate::input::UncertainVms;
 use crate::record::{RecordedGroups, RecordedRule, RuleType};
 
 /// What a rule requires of DRS, from any client.
@@ -30,9 +31,22 @@ pub(crate) struct ObservedRule<'v> {
     pub(crate) members: Vec<usize>,
     /// The ids of members that are not node VMs of this cluster.
     pub(crate) others: Vec<&'v str>,
+    /// Of an owned rule, the ids of members that may be nodes: they are not in `others`, and stay.
+    pub(crate) uncertain: Vec<&'v str>,
 }
 
 impl ObservedRule<'_> {
+    /// Of an owned rule.
+    pub(crate) fn keep(mut self, uncertain: &UncertainVms) -> Self {
+        self.uncertain = self.others.extract_if(.., |id| uncertain.contains_key(*id)).collect();
+        self
+    }
+
+    /// The rule cannot stay as it is: its uncertain members are like others.
+    pub(crate) fn release(&mut self) {
+        self.others.append(&mut self.uncertain);
+    }
+
     /// `None` for types that Bridger never creates.
     pub(crate) fn rule_type(&self) -> Option<RuleType> {
         match self.meaning {
@@ -111,7 +125,7 @@ pub(crate) fn observe<'v>(
         }
         members.sort_unstable();
         members.dedup();
-        (rule.name.as_str(), ObservedRule { facts: rule, meaning, members, others })
+        (rule.name.as_str(), ObservedRule { facts: rule, meaning, members, others, uncertain: Vec::new() })
     };
     facts.rules.iter().map(observe).collect()
 }

@@ -117,7 +117,8 @@ impl Settling<'_> {
         finding: Finding,
     ) -> Settled {
         self.complete(&mut rule, observed);
-        let due = if is_wanted { self.note_unwanted(&mut rule, Vec::new()) } else { self.wait(&mut rule, observed) };
+        let is_kept = is_wanted || !observed.uncertain.is_empty();
+        let due = if is_kept { self.note_unwanted(&mut rule, Vec::new()) } else { self.wait(&mut rule, observed) };
         self.done(rule, Settled { due, finding: Some(finding), ..Settled::default() })
     }
 
@@ -146,6 +147,11 @@ impl Settling<'_> {
             return self.done(rule, Settled { change, becomes: target.members.clone(), ..Settled::default() });
         };
         self.complete(&mut rule, observed);
+        if !is_wanted && !observed.uncertain.is_empty() {
+            // The pods of its uncertain members may require it.
+            self.note_unwanted(&mut rule, Vec::new());
+            return self.done(rule, Settled { becomes: observed.members.clone(), ..Settled::default() });
+        }
         if !is_wanted {
             let due = self.wait(&mut rule, observed);
             return self.done(rule, Settled { due, becomes: observed.members.clone(), ..Settled::default() });

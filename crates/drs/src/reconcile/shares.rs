@@ -105,7 +105,7 @@ impl Reconciled<'_> {
         self.new.retain(is_other);
         self.left_out.retain(|(_, rule)| is_other(rule));
         self.findings.retain(|finding| !matches!(finding, Finding::AffinityUnmet { .. }));
-        self.constraints = Constraints::of(self.foreign.values(), self.view.vms.len(), self.view.hosts.len());
+        self.constraints = Constraints::of(&self.foreign, &self.own, self.view);
         self.limit_hosts();
         self.cover();
         self.affinity();

@@ -88,7 +88,7 @@ impl Reconciled<'_> {
     }
 
     /// Assigns each rule the entry with the same hosts and effect, else the one with most of its VMs.
-    fn assign_bound(&self, own: Vec<usize>, bound: &mut Vec<Bound>) -> Vec<(usize, Option<Bound>)> {
+    fn assign_bound(&mut self, own: Vec<usize>, bound: &mut Vec<Bound>) -> Vec<(usize, Option<Bound>)> {
         let (mut taken, mut rest) = (Vec::new(), Vec::new());
         for at in own {
             let OwnRule { recorded, observed, .. } = &self.own[at];
@@ -100,10 +100,19 @@ impl Reconciled<'_> {
             }
         }
         for at in rest {
+            // Its uncertain members are not for other hosts: another rule is created, unless the two would be mandatory.
+            let is_mandatory = self.own[at].observed.as_ref().is_some_and(|rule| rule.facts.mandatory);
+            if !is_mandatory && !self.own[at].uncertain().is_empty() {
+                taken.push((at, None));
+                continue;
+            }
             let members = self.own[at].members();
             let shared = |bound: &Bound| bound.vms.iter().filter(|vm| members.contains(vm)).count();
             let best = (0..bound.len()).max_by_key(|&index| (shared(&bound[index]), usize::MAX - index));
             let best = best.filter(|&index| shared(&bound[index]) > 0);
+            if best.is_some() {
+                self.own[at].observed.iter_mut().for_each(ObservedRule::release);
+            }
             taken.push((at, best.map(|index| bound.remove(index))));
         }
         taken

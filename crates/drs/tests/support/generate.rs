@@ -1,5 +1,6 @@
 //! Random sites and random changes of them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drs::DrsSettings;
@@ -9,7 +10,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{FOREIGN_KEYS, HOST_KEY, HOSTNAME, Site, node_name, rule, vm_id};
+use super::{Doubt, FOREIGN_KEYS, HOST_KEY, HOSTNAME, Site, node_name, rule, vm_id};
 
 pub fn cases() -> u32 {
     if std::env::var("BRIDGER_TEST_COUNTS").is_ok_and(|counts| counts == "full") { 10_000 } else { 400 }
@@ -265,6 +266,11 @@ pub fn change(site: &mut Site, change: &Change) {
     for (number, (host, _)) in site.hosts.iter_mut().enumerate() {
         host.maintenance = change.maintenance.contains(&number);
     }
+}
+
+/// Nodes that become uncertain.
+pub fn doubts() -> impl Strategy<Value = BTreeMap<usize, Doubt>> {
+    btree_map(0..NODES_MAX, select(vec![Doubt::Ambiguous, Doubt::Contested, Doubt::Unconfirmed]), 1..4)
 }
 
 pub fn at_once() -> DrsSettings {

@@ -6,7 +6,7 @@
 pub mod generate;
 pub mod story;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drs::{AcrossNamespaces, ChangeKind, DrsSettings, GroupChange, Plan, Record};
 use model::World;
@@ -27,8 +27,21 @@ pub struct Site {
     pub nodes: Vec<Option<usize>>,
     /// Removed nodes.
     pub gone: BTreeSet<usize>,
+    /// Nodes of which it is uncertain which VM they are.
+    pub doubts: BTreeMap<usize, Doubt>,
     pub pods: Vec<PodFacts>,
     pub namespaces: Vec<NamespaceFacts>,
+}
+
+/// Why it is uncertain which VM a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// A running VM has the same UUID.
+    Ambiguous,
+    /// Another node claims the VM.
+    Contested,
+    /// Only the UUID says so.
+    Unconfirmed,
 }
 
 impl Site {
@@ -81,8 +94,21 @@ impl Site {
                 powered_on: true,
                 ..VmFacts::default()
             };
-            events.push(Event::VmApplied { vcenter: VCENTER, vm });
-            let node = NodeFacts { name: node_name(number), system_uuid: uuid, ..NodeFacts::default() };
+            let mut node = NodeFacts { name: node_name(number), system_uuid: uuid, ..NodeFacts::default() };
+            let mut vms = vec![vm.clone()];
+            match self.doubts.get(&number) {
+                Some(Doubt::Ambiguous) => vms.push(VmFacts { id: format!("copy-{number:02}"), ..vm }),
+                Some(Doubt::Contested) => {
+                    let impostor = NodeFacts { name: format!("impostor-{number:02}"), ..node.clone() };
+                    events.push(Event::NodeApplied(impostor));
+                }
+                Some(Doubt::Unconfirmed) => {
+                    node.dns_names = vec![node_name(number)];
+                    vms = vec![VmFacts { dns_name: Some("another".to_owned()), ..vm }];
+                }
+                None => (),
+            }
+            events.extend(vms.into_iter().map(|vm| Event::VmApplied { vcenter: VCENTER, vm }));
             events.push(Event::NodeApplied(node));
         }
         events.extend(self.pods.iter().cloned().map(Event::PodApplied));
@@ -95,6 +121,9 @@ impl Site {
 
     fn cluster_of_node(&self, node: &str) -> Option<usize> {
         let number: usize = node.strip_prefix("node-")?.parse().ok()?;
+        if self.doubts.contains_key(&number) {
+            return None;
+        }
         Some(self.hosts[(*self.nodes.get(number)?)?].1)
     }
 

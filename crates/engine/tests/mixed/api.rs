@@ -285,5 +285,7 @@ impl SchedulingMetrics for Api {
     fn figures(&self, _: &Figures) {}
     fn preempted(&self, _: usize) {}
 
+    fn doubted(&self, _: &'static str) {}
+
     fn status_dropped(&self) {}
 }

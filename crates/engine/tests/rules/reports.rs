@@ -163,3 +163,23 @@ fn number_7_what_a_new_leader_finds_hours_later_was_not_found_by_the_first_plan(
         assert_eq!(causes, [(ChangeAction::Create, first), (ChangeAction::Edit, None)]);
     });
 }
+
+#[test]
+fn a_follower_with_findings_to_report_waits_until_it_leads() {
+    // In a thread of its own: if the loop never waits, virtual time stands still.
+    let (ended, has_ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        in_virtual_time(async {
+            let outside = Outside::new(4, 1, 6, 6);
+            // More than the hosts without the reserve.
+            for number in 0..6 {
+                outside.add_pod(replica("web", number, 0, number)).await;
+            }
+            let follower = Process::start_as(&outside, 1, Lease::not_held(), |_| ()).await;
+            seconds(3600).await;
+            assert!(!follower.counters.rules.findings().is_empty(), "otherwise this test shows nothing");
+        });
+        let _ = ended.send(());
+    });
+    has_ended.recv_timeout(Duration::from_secs(60)).expect("an hour of virtual time passes");
+}

@@ -32,6 +32,8 @@ pub struct LiftSettings {
     /// The topology keys that are lifted.
     pub lifted_keys: BTreeSet<String>,
     pub mode: LiftMode,
+    /// Whether preemption may evict pods on other nodes of a physical host that lifted terms keep off it.
+    pub host_preemption: bool,
 }
 
 impl Default for LiftSettings {
@@ -40,6 +42,7 @@ impl Default for LiftSettings {
             host_key: HOST_KEY_DEFAULT.to_owned(),
             lifted_keys: BTreeSet::from([HOSTNAME_KEY.to_owned()]),
             mode: LiftMode::Strict,
+            host_preemption: false,
         }
     }
 }

@@ -10,7 +10,7 @@
 //! - `pods`, `matching`: adding, linking and removing pods, profiles and terms.
 //! - `topology`, `lift`: which nodes are in one domain. `tally`, `counting`: how many pods are in a domain.
 //! - [`node`]: what node selectors and node affinity mean.
-//! - `incoming`, `verdict`, `score`, `view`, `blockers`: the queries.
+//! - `incoming`, `verdict`, `score`, `view`, `blockers`, `host_conflicts`: the queries.
 //!
 //! Invariants: finished pods neither carry nor match; terminating pods do until they are deleted; so do pods that are
 //! not bound yet, and callers that need placed pods only check the node. Only pods on known nodes are counted. Every
@@ -20,6 +20,7 @@ mod blockers;
 mod counted_term;
 mod counting;
 mod digest;
+mod host_conflicts;
 mod incoming;
 pub(crate) mod lift;
 mod matching;
@@ -37,6 +38,7 @@ mod verdict;
 mod view;
 
 pub use self::blockers::{Blocker, Obstacle};
+pub use self::host_conflicts::HostConflicts;
 pub use self::incoming::Incoming;
 pub use self::lift::{LiftMode, LiftSettings, Reading, TOO_FEW_HOSTS};
 use std::sync::Arc;
@@ -54,6 +56,7 @@ pub(crate) use crate::storage::arena::ProfileId;
 use crate::storage::arena::{DenseId, NodeId, PodId};
 use crate::storage::intern::Symbol;
 use crate::storage::label_set::LabelSet;
+use crate::storage::node_set::NodeSet;
 use crate::world::World;
 use crate::world::nodes::{Namespaces, Nodes};
 
@@ -153,7 +156,7 @@ impl Affinity {
 
     /// The number of stored entries, for tests.
     #[cfg(test)]
-    pub(crate) fn kept(&self) -> ([usize; 4], [usize; 3], [usize; 4]) {
+    pub(crate) fn kept(&self) -> ([usize; 4], [usize; 3], [usize; 5]) {
         (self.profiles.kept(), self.terms.kept(), self.topology.kept())
     }
 }
@@ -243,6 +246,11 @@ impl World {
 
     pub fn lifting(&self) -> &LiftSettings {
         self.affinity.settings()
+    }
+
+    /// The other nodes on the node's physical host; none if the host is unknown.
+    pub fn nodes_beside(&self, node: NodeId) -> NodeSet {
+        self.affinity.topology.beside(node)
     }
 
     /// The physical host of a node: from vSphere, else from the node's label.

@@ -31,6 +31,10 @@ impl Tally {
         }
     }
 
+    pub(crate) fn of(&self, domain: DomainId) -> u32 {
+        self.0.binary_search_by_key(&domain, |&(domain, _)| domain).map_or(0, |index| self.0[index].1)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -10,6 +10,8 @@
 //! Invariants: a space exists as long as a term uses it, a domain as long as a node is in it. Each holds one use of its
 //! symbol. Domains are dense numbers, reused after a domain is removed.
 
+use std::collections::hash_map::Entry;
+
 use rustc_hash::FxHashMap;
 
 use super::tally::DomainId;
@@ -202,6 +204,7 @@ pub(crate) struct Topology {
     /// By node id; each holds a use.
     hosts: Vec<Option<Symbol>>,
     hosts_known: usize,
+    nodes_by_host: FxHashMap<Symbol, Members>,
 }
 
 impl Topology {
@@ -217,6 +220,16 @@ impl Topology {
 
     pub(crate) fn host(&self, node: NodeId) -> Option<Symbol> {
         self.hosts.get(node.index()).copied().flatten()
+    }
+
+    /// The other nodes on the node's host; none if its host is unknown.
+    pub(crate) fn beside(&self, node: NodeId) -> NodeSet {
+        let mut nodes = NodeSet::default();
+        if let Some(members) = self.host(node).and_then(|host| self.nodes_by_host.get(&host)) {
+            members.mark(&mut nodes);
+        }
+        nodes.remove(node);
+        nodes
     }
 
     pub(crate) fn space(&self, id: SpaceId) -> Option<&Space> {
@@ -305,6 +318,18 @@ impl Topology {
         }
         let before = std::mem::replace(&mut self.hosts[node.index()], host);
         self.hosts_known = self.hosts_known + usize::from(host.is_some()) - usize::from(before.is_some());
+        if before != host {
+            if let Some(before) = before
+                && let Entry::Occupied(mut members) = self.nodes_by_host.entry(before)
+                && !members.get_mut().remove(node)
+            {
+                members.remove();
+            }
+            if let Some(host) = host {
+                let members = self.nodes_by_host.entry(host);
+                members.and_modify(|members| members.insert(node)).or_insert(Members::One(node));
+            }
+        }
         if let Some(before) = before {
             interner.release(before);
         }
@@ -312,8 +337,8 @@ impl Topology {
 
     /// The number of stored entries, for tests.
     #[cfg(test)]
-    pub(crate) fn kept(&self) -> [usize; 4] {
+    pub(crate) fn kept(&self) -> [usize; 5] {
         let domains = self.spaces.iter().map(|(_, space)| space.by_value.len()).sum();
-        [self.spaces.len(), self.by_key.len(), domains, self.hosts_known]
+        [self.spaces.len(), self.by_key.len(), domains, self.hosts_known, self.nodes_by_host.len()]
     }
 }

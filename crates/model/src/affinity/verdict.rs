@@ -189,6 +189,50 @@ impl Incoming {
         if !counts_any && self.is_own_match { has_keys } else { near }
     }
 
+    /// Why the node is excluded, as [`Incoming::verdicts`] says, without a look at other nodes. Not with
+    /// [`Reading::Lifting`], which may yield.
+    pub fn refusal_on(&self, world: &World, view: &View, reading: Reading, node: NodeId) -> Option<Refusal> {
+        if !world.affinity.topology.known().contains(node) {
+            return None;
+        }
+        let shifts = view.shifts(world);
+        if reading != Reading::LiftedOnly && !self.affinity.is_empty() && !self.is_satisfied_on(world, &shifts, node) {
+            return Some(Refusal::Affinity);
+        }
+        let own = self.avoided(world, reading).find(|(level, term)| {
+            let counted = term.counted(world, *level);
+            counted.is_some_and(|counted| is_counted_on(counted, &shifts, |profile| term.times(world, profile), node))
+        });
+        if let Some((level, _)) = own {
+            return Some(match level {
+                Level::Written => Refusal::AntiAffinity,
+                Level::Host => Refusal::HostAntiAffinity,
+            });
+        }
+        let theirs = self.theirs(world, reading).filter(|theirs| theirs.role == Role::AntiAffinity);
+        let mut theirs = theirs
+            .filter(|theirs| is_counted_on(theirs.counted, &shifts, |profile| theirs.times(world, profile), node));
+        theirs.next().map(|theirs| match theirs.level {
+            Level::Written => Refusal::ExistingAntiAffinity,
+            Level::Host => Refusal::HostExistingAntiAffinity,
+        })
+    }
+
+    /// Whether the node is among those of [`Incoming::satisfying_affinity`].
+    fn is_satisfied_on(&self, world: &World, shifts: &[Shift], node: NodeId) -> bool {
+        let (mut is_near, mut has_keys) = (true, true);
+        for term in &self.affinity {
+            let Some(counted) = term.counted(world, Level::Written) else { return false };
+            is_near &= is_counted_on(counted, shifts, |profile| term.times(world, profile), node);
+            has_keys &= counted.0.inside().contains(node);
+        }
+        let counts_any = |term: &CountedTerm| {
+            let counted = term.counted(world, Level::Written);
+            counted.is_some_and(|counted| !shifted(counted, shifts, |profile| term.times(world, profile)).1.is_empty())
+        };
+        is_near || (has_keys && self.is_own_match && !self.affinity.iter().any(counts_any))
+    }
+
     /// The pod's own required anti-affinity, with the level at which each term applies.
     pub(crate) fn avoided<'a>(
         &'a self,
@@ -248,6 +292,22 @@ impl Verdicts {
             Level::Host => &mut self.physical_host,
         }
     }
+}
+
+/// Whether any pod is counted in the node's domain after the shifts: see [`shifted`].
+fn is_counted_on(
+    (space, tally): Counted<'_>,
+    shifts: &[Shift],
+    times: impl Fn(ProfileId) -> i32,
+    node: NodeId,
+) -> bool {
+    let Some(domain) = space.domain(node) else { return false };
+    let of_domain = shifts.iter().filter(|shift| space.domain(shift.node) == Some(domain));
+    let count = of_domain.fold(tally.of(domain), |count, shift| match times(shift.profile) {
+        times @ 1.. => count.saturating_add_signed(shift.by * times),
+        _ => count,
+    });
+    count > 0
 }
 
 fn mark(counted: Counted<'_>, shifts: &[Shift], times: impl Fn(ProfileId) -> i32, set: &mut NodeSet) {

@@ -54,6 +54,14 @@ impl View {
         }
     }
 
+    /// The changes on all nodes but this one.
+    #[must_use]
+    pub fn elsewhere(&self, world: &World, node: NodeId) -> Self {
+        let added = self.added.iter().filter(|(_, on)| *on != node);
+        let removed = self.removed.iter().filter(|pod| world.pod_node(**pod) != Some(node));
+        Self { added: added.copied().collect(), removed: removed.copied().collect() }
+    }
+
     pub fn added(&self) -> &[(PodId, NodeId)] {
         &self.added
     }

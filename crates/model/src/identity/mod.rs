@@ -14,7 +14,6 @@
 //!
 //! Invariants: a VM is matched by at most one node; the matches depend on the known objects, not on the order of
 //! events. A change costs only the work for nodes that share a key with the changed object; other nodes are not visited.
-//! The VM that a node was with certainty is remembered while it is uncertain, and for no other purpose.
 
 mod keys;
 
@@ -105,8 +104,6 @@ pub(crate) struct Identity {
     vms: FxHashMap<VmId, VmKeys>,
     /// Per VM its claims, the strongest first.
     claims: FxHashMap<VmId, BTreeSet<(Evidence, NodeId)>>,
-    /// The VMs that uncertain nodes were with certainty. May have entries of nodes that are certain again.
-    remembered: FxHashMap<NodeId, VmId>,
     /// Not all vCenters were read yet: addresses and names do not count.
     weak_keys_wait: bool,
 }
@@ -135,7 +132,6 @@ impl Identity {
         let Some(known) = self.nodes.remove(&node) else { return };
         self.leave(node, &known.keys);
         self.withdraw(node, known.claim, touched);
-        self.remembered.remove(&node);
         touched.remove(&node);
     }
 
@@ -156,10 +152,7 @@ impl Identity {
 
     pub(crate) fn remove_vm(&mut self, vm: VmId, touched: &mut BTreeSet<NodeId>) {
         let affected = self.forget_vm(vm);
-        // Another VM may get the same id.
-        self.remembered.retain(|_, remembered| *remembered != vm);
         affected.into_iter().for_each(|node| self.reconsider(node, touched));
-        self.remembered.retain(|_, remembered| *remembered != vm);
     }
 
     /// Until [`Identity::use_weak_keys`], addresses and names do not count.
@@ -181,9 +174,7 @@ impl Identity {
             Claim::Nothing => Match::Unmatched,
             Claim::Unconfirmed { vm, by } => Match::Unconfirmed { vm, by },
             Claim::Several { by } => {
-                // Only if none is powered on, those that are off.
-                let is_on = self.candidates(&known.keys, by, true).next().is_some();
-                let candidates: BTreeSet<VmId> = self.candidates(&known.keys, by, is_on).collect();
+                let candidates: BTreeSet<VmId> = self.equal_candidates(&known.keys, by).collect();
                 Match::Ambiguous { by, candidates: candidates.into_iter().collect() }
             }
             Claim::One { vm, by } => {
@@ -216,11 +207,35 @@ impl Identity {
         }
     }
 
-    /// The VM that an uncertain node was with certainty.
-    pub(crate) fn remembered(&self, node: NodeId) -> Option<VmId> {
-        let known = self.nodes.get(&node)?;
-        let is_uncertain = known.claim != Claim::Nothing && self.vm_of(node).is_none();
-        self.remembered.get(&node).copied().filter(|_| is_uncertain)
+    /// The VMs that an uncertain node may be, some of them repeatedly; none if it is certain or finds no VM.
+    pub(crate) fn candidates_of(&self, node: NodeId) -> impl Iterator<Item = VmId> + '_ {
+        let known = self.nodes.get(&node).filter(|_| self.vm_of(node).is_none());
+        let one = known.and_then(|known| match known.claim {
+            Claim::One { vm, .. } | Claim::Unconfirmed { vm, .. } => Some(vm),
+            Claim::Nothing | Claim::Several { .. } => None,
+        });
+        let several = known.into_iter().filter_map(|known| match known.claim {
+            Claim::Several { by } => Some(self.equal_candidates(&known.keys, by)),
+            Claim::Nothing | Claim::One { .. } | Claim::Unconfirmed { .. } => None,
+        });
+        one.into_iter().chain(several.flatten())
+    }
+
+    /// Whether the node finds no VM.
+    pub(crate) fn finds_nothing(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|known| known.claim == Claim::Nothing)
+    }
+
+    /// Whether both have a UUID, so that a node that does not find the VM is another one.
+    pub(crate) fn have_uuids(&self, node: NodeId, vm: VmId) -> bool {
+        let has_one = self.nodes.get(&node).is_some_and(|known| known.keys.has_uuid());
+        has_one && self.vms.get(&vm).is_some_and(|keys| keys.uuid.is_some())
+    }
+
+    /// Of several VMs those that are powered on; only if none is, those that are off.
+    fn equal_candidates<'a>(&'a self, keys: &'a NodeKeys, by: Evidence) -> impl Iterator<Item = VmId> + 'a {
+        let is_on = self.candidates(keys, by, true).next().is_some();
+        self.candidates(keys, by, is_on)
     }
 
     /// The VMs that the node may be by this evidence, on or off.
@@ -271,28 +286,14 @@ impl Identity {
         let Some(known) = self.nodes.get(&node) else { return };
         let (old, new) = (known.claim, self.claim_by(&known.keys));
         if old != new {
-            let was = self.vm_of(node);
             self.withdraw(node, old, touched);
             if let Some(known) = self.nodes.get_mut(&node) {
                 known.claim = new;
             }
             if let Claim::One { vm, by } = new {
-                let holder = self.node_of(vm);
                 let claims = self.claims.entry(vm).or_default();
                 touched.extend(claims.iter().map(|&(_, rival)| rival));
                 claims.insert((by, node));
-                if let Some(holder) = holder.filter(|holder| self.node_of(vm) != Some(*holder)) {
-                    self.remembered.insert(holder, vm);
-                }
-            }
-            match was {
-                _ if new == Claim::Nothing => {
-                    self.remembered.remove(&node);
-                }
-                Some(vm) => {
-                    self.remembered.insert(node, vm);
-                }
-                None => (),
             }
             touched.insert(node);
         } else if matches!(new, Claim::Several { .. }) {

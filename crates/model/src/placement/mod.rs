@@ -8,13 +8,14 @@ pub(crate) mod host_idle;
 use std::sync::Arc;
 
 use self::host_idle::HostIdle;
-use crate::event::{ClusterFacts, HostConnection, HostFacts, HostLoadFacts, VcenterId, VmFacts};
+use crate::event::{ClusterFacts, HostConnection, HostFacts, HostLoadFacts, Source, VcenterId, VmFacts};
 use crate::identity::Match;
 use crate::labels::value::label_value;
 use crate::storage::arena::{ClusterId, HostId, NodeId, VmId};
 use crate::storage::digest::digest;
 use crate::storage::node_set::NodeSet;
 use crate::world::World;
+use crate::world::sync::SourceState;
 
 /// Where a node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +25,11 @@ pub enum Placement {
         vm: VmId,
         host: HostId,
     },
-    /// Its VM is on no host, or on a host that is not known (yet); or it is uncertain at the moment which VM the node is,
-    /// and this is the one that it was with certainty.
+    /// Its VM is on no host, or on a host that is not known (yet).
     HostUnknown {
         vm: VmId,
     },
-    /// The node never was a VM with certainty, or no VM matches it any more.
+    /// No VM matches it, or none for certain.
     NotMatched,
 }
 
@@ -71,6 +71,11 @@ impl<'a> HostView<'a> {
         self.facts.load
     }
 
+    /// Whether it certainly cannot use the datastore that a volume names.
+    pub fn lacks_datastore(&self, name: &str) -> bool {
+        self.facts.datastores_missing.iter().any(|datastore| datastore.is_named(name))
+    }
+
     /// The scarcer of CPU and memory: its unused amount and its capacity; `None` while neither is known. Integers, so
     /// that all callers round the same way.
     fn idle(&self) -> Option<(u64, u64)> {
@@ -106,11 +111,35 @@ impl World {
         self.identity.node_of(vm)
     }
 
-    pub fn placement(&self, node: NodeId) -> Placement {
-        let Some(vm) = self.identity.vm_of(node) else {
-            let remembered = self.identity.remembered(node);
-            return remembered.map_or(Placement::NotMatched, |vm| Placement::HostUnknown { vm });
+    /// Whether it is uncertain which VM the node is: several may be it, others claim it, its claim is unconfirmed, or it
+    /// finds none while not every vCenter is in sync.
+    pub fn is_uncertain(&self, node: NodeId) -> bool {
+        self.identity.candidates_of(node).next().is_some() || self.is_unread(node)
+    }
+
+    /// The VMs that an uncertain node may be, some of them repeatedly. Of a node whose own VM may not have been read yet,
+    /// those of these VMs that no UUID shows to be another one.
+    pub fn candidates<'a>(
+        &'a self,
+        node: NodeId,
+        vms: impl Iterator<Item = VmId> + 'a,
+    ) -> impl Iterator<Item = VmId> + 'a {
+        let may_be = move |vm: &VmId| {
+            let is_template = self.vm(*vm).is_none_or(|(_, facts)| facts.template);
+            !is_template && !self.identity.have_uuids(node, *vm)
         };
+        let unread = self.is_unread(node).then(|| vms.filter(may_be));
+        self.identity.candidates_of(node).chain(unread.into_iter().flatten())
+    }
+
+    /// Whether the node finds no VM, and its VM may be in a vCenter that is not in sync.
+    fn is_unread(&self, node: NodeId) -> bool {
+        let is_in_sync = |(source, state)| !matches!(source, Source::Vcenter(_)) || state == SourceState::InSync;
+        self.identity.finds_nothing(node) && !(self.awaited.is_empty() && self.sources().all(is_in_sync))
+    }
+
+    pub fn placement(&self, node: NodeId) -> Placement {
+        let Some(vm) = self.identity.vm_of(node) else { return Placement::NotMatched };
         self.host_of_vm(vm).map_or(Placement::HostUnknown { vm }, |(vcenter, host)| Placement::On { vcenter, vm, host })
     }
 

@@ -27,11 +27,19 @@ pub struct DisruptionBudget {
 }
 
 impl DisruptionBudget {
+    fn allows_as(&self, facts: &DisruptionBudgetFacts) -> bool {
+        self.disruptions_allowed == facts.disruptions_allowed && self.disrupted_pods == facts.disrupted_pods
+    }
+
+    /// Whether the budget is about the pod, which is in its namespace.
+    pub fn selects(&self, world: &World, pod: PodId) -> bool {
+        world.pod_profile_labels(pod).is_some_and(|labels| self.selector.matches(labels.pairs()))
+    }
+
     /// Whether evicting the pod, which is in the budget's namespace, uses up a part of the budget. A pod whose eviction
     /// the budget counts already does not.
     pub fn covers(&self, world: &World, pod: PodId) -> bool {
-        let (Some(known), Some(labels)) = (world.pod(pod), world.pod_profile_labels(pod)) else { return false };
-        self.selector.matches(labels.pairs()) && !self.disrupted_pods.contains(&*known.name)
+        self.selects(world, pod) && world.pod(pod).is_some_and(|known| !self.disrupted_pods.contains(&*known.name))
     }
 }
 
@@ -39,6 +47,16 @@ impl DisruptionBudget {
 pub(crate) struct DisruptionBudgets {
     /// Sorted by name, so that equal worlds list them in the same order.
     by_namespace: FxHashMap<Symbol, BTreeMap<Box<str>, DisruptionBudget>>,
+    changes: BudgetChanges,
+}
+
+/// How often budgets changed. Equal numbers mean equal budgets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BudgetChanges {
+    /// Which pods have a budget.
+    pub selectors: u64,
+    /// What a budget allows.
+    pub allowances: u64,
 }
 
 impl DisruptionBudgets {
@@ -46,7 +64,15 @@ impl DisruptionBudgets {
         // Acquire before releasing: strings that stay keep their symbols.
         let namespace = interner.acquire(&facts.namespace);
         let selector = Selector::acquire(facts.selector.as_ref(), interner);
+        let known = self.by_namespace.get(&namespace).and_then(|budgets| budgets.get(facts.name.as_str()));
+        let BudgetChanges { selectors, allowances } = self.changes;
+        let changes = match known.filter(|known| known.selector == selector) {
+            None => BudgetChanges { selectors: selectors + 1, allowances },
+            Some(known) if known.allows_as(facts) => self.changes,
+            Some(_) => BudgetChanges { selectors, allowances: allowances + 1 },
+        };
         self.remove(namespace, &facts.name, interner);
+        self.changes = changes;
         let (disruptions_allowed, disrupted_pods) = (facts.disruptions_allowed, facts.disrupted_pods.clone());
         let budget = DisruptionBudget { selector, disruptions_allowed, disrupted_pods, generation };
         self.by_namespace.entry(namespace).or_default().insert(facts.name.as_str().into(), budget);
@@ -55,6 +81,7 @@ impl DisruptionBudgets {
     pub(crate) fn remove(&mut self, namespace: Symbol, name: &str, interner: &mut Interner) {
         let Some(budgets) = self.by_namespace.get_mut(&namespace) else { return };
         let Some(budget) = budgets.remove(name) else { return };
+        self.changes.selectors += 1;
         if budgets.is_empty() {
             self.by_namespace.remove(&namespace);
         }
@@ -78,6 +105,10 @@ impl World {
     /// The budgets of a namespace, sorted by name.
     pub fn disruption_budgets(&self, namespace: Symbol) -> impl Iterator<Item = &DisruptionBudget> {
         self.scheduling.budgets.by_namespace.get(&namespace).into_iter().flat_map(BTreeMap::values)
+    }
+
+    pub fn budget_changes(&self) -> BudgetChanges {
+        self.scheduling.budgets.changes
     }
 
     /// Whether any pod has a budget that may cover it.

@@ -165,6 +165,8 @@ pub struct SpreadFacts {
 pub enum UnsupportedFeature {
     ResourceClaim(String),
     SchedulingGroup(String),
+    /// A device of a DeviceClass, requested as an extended resource by the name of the class.
+    DeviceClass(String),
 }
 
 impl fmt::Display for UnsupportedFeature {
@@ -172,6 +174,7 @@ impl fmt::Display for UnsupportedFeature {
         match self {
             Self::ResourceClaim(name) => write!(f, "resource claim {name:?}"),
             Self::SchedulingGroup(name) => write!(f, "scheduling group {name:?}"),
+            Self::DeviceClass(name) => write!(f, "a device of the DeviceClass {name:?} (dynamic resource allocation)"),
         }
     }
 }

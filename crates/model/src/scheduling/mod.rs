@@ -22,7 +22,7 @@ mod resources;
 mod update;
 mod workloads;
 
-pub use disruption::DisruptionBudget;
+pub use disruption::{BudgetChanges, DisruptionBudget};
 pub use distinct::Distinct;
 pub use facts::{
     DisruptionBudgetFacts, HostPort, NodeImage, NodeSchedulingFacts, NonZeroSums, PodRequests, PodSchedulingFacts,

@@ -70,8 +70,6 @@ pub(crate) fn describe_node(world: &World, node: NodeId) -> NodeDescription {
         }
     };
     let placement = match world.placement(node) {
-        // What an uncertain node was before depends on the history, and is tested on its own.
-        Placement::HostUnknown { .. } if !matches!(found, NamedMatch::Matched(..)) => NamedPlacement::NotMatched,
         Placement::NotMatched => NamedPlacement::NotMatched,
         Placement::HostUnknown { .. } => NamedPlacement::HostUnknown,
         Placement::On { host, vcenter, vm } => {

@@ -41,6 +41,12 @@ fn vm_of(world: &World, name: &str) -> Option<String> {
     }
 }
 
+/// The VMs that an uncertain node may be.
+fn candidates(world: &World, name: &str) -> Vec<String> {
+    let all = world.candidates(id(world, name), std::iter::empty());
+    all.map(|vm| world.vm(vm).unwrap().1.id.clone()).collect()
+}
+
 /// The VM that rules use, and whether its host is known.
 fn placed_vm(world: &World, name: &str) -> Option<(String, bool)> {
     let (vm, known) = match world.placement(id(world, name)) {
@@ -129,29 +135,34 @@ fn number_4_while_the_vm_is_ambiguous_labels_and_rules_stay() {
     world.apply(on("host-2", running("vm-2")));
     assert!(matches!(world.match_of(id(&world, "n1")), Match::Ambiguous { .. }));
     assert_eq!(host_label(&world, id(&world, "n1")), None, "not written");
-    assert_eq!(placed_vm(&world, "n1"), Some(("vm-1".to_owned(), false)), "the rules keep their member");
+    assert_eq!(placed_vm(&world, "n1"), None);
+    assert!(world.is_uncertain(id(&world, "n1")));
+    assert_eq!(candidates(&world, "n1"), ["vm-1", "vm-2"], "rules keep those of them that they have");
     assert_eq!(world.matches().ambiguous, 1, "reported");
     // The copy is stopped: it is certain again.
     world.apply(on("host-2", VmFacts { powered_on: false, ..running("vm-2") }));
     assert_eq!(placed_vm(&world, "n1"), Some(("vm-1".to_owned(), true)));
-    // The remembered VM is deleted while it is ambiguous between two others.
+    assert!(!world.is_uncertain(id(&world, "n1")) && candidates(&world, "n1").is_empty());
+    // Its VM is deleted while it is ambiguous between two others.
     world.apply(on("host-2", running("vm-2")));
     world.apply(on("host-2", running("vm-3")));
     world.apply(Event::VmRemoved { vcenter: VCENTER, id: "vm-1".to_owned() });
-    assert_eq!(placed_vm(&world, "n1"), None);
+    assert_eq!(candidates(&world, "n1"), ["vm-2", "vm-3"]);
 }
 
 #[test]
-fn number_4_while_the_vm_is_contested_the_node_that_had_it_keeps_its_rules() {
-    let mut world = world_of(
-        hosts().into_iter().chain([Event::NodeApplied(own_node("n1", "10.0.0.1")), on("host-1", running("vm-1"))]),
-    );
-    world.apply(Event::NodeApplied(own_node("impostor", "10.0.0.1")));
-    assert!(matches!(world.match_of(id(&world, "n1")), Match::Contested { .. }));
-    assert_eq!(placed_vm(&world, "n1"), Some(("vm-1".to_owned(), false)));
-    assert_eq!(placed_vm(&world, "impostor"), None, "it never had it");
-    world.apply(Event::NodeDeleted { name: "impostor".to_owned() });
-    assert_eq!(placed_vm(&world, "n1"), Some(("vm-1".to_owned(), true)));
+fn number_4_while_the_vm_is_contested_each_of_the_nodes_may_be_it() {
+    // Whichever is known first, also after a restart.
+    for names in [["n1", "impostor"], ["impostor", "n1"]] {
+        let mut world = world_of(hosts().into_iter().chain([on("host-1", running("vm-1"))]));
+        names.into_iter().for_each(|name| drop(world.apply(Event::NodeApplied(own_node(name, "10.0.0.1")))));
+        assert!(matches!(world.match_of(id(&world, "n1")), Match::Contested { .. }));
+        for name in names {
+            assert_eq!((placed_vm(&world, name), candidates(&world, name)), (None, vec!["vm-1".to_owned()]));
+        }
+        world.apply(Event::NodeDeleted { name: "impostor".to_owned() });
+        assert_eq!(placed_vm(&world, "n1"), Some(("vm-1".to_owned(), true)));
+    }
 }
 
 #[test]

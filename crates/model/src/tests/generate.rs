@@ -177,6 +177,7 @@ fn host() -> impl Strategy<Value = HostFacts> {
             connection,
             maintenance,
             load,
+            datastores_missing: Vec::new(),
         },
     )
 }

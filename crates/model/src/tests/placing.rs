@@ -351,7 +351,7 @@ proptest! {
             last.reverse();
         }
         last.into_iter().for_each(|event| { world.apply(event); });
-        prop_assert_eq!(world.affinity.kept(), ([0; 4], [0; 3], [0; 4]));
+        prop_assert_eq!(world.affinity.kept(), ([0; 4], [0; 3], [0; 5]));
         prop_assert_eq!((world.interner().len(), world.pods.kept(), world.nodes_refused().len()), (0, [0; 3], 0));
     }
 }

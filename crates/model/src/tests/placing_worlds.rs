@@ -173,5 +173,10 @@ pub(super) fn history() -> impl Strategy<Value = Vec<Event>> {
 }
 
 pub(super) fn settings(mode: LiftMode) -> LiftSettings {
-    LiftSettings { host_key: HOST_LABEL.to_owned(), lifted_keys: [HOSTNAME.to_owned()].into(), mode }
+    LiftSettings {
+        host_key: HOST_LABEL.to_owned(),
+        lifted_keys: [HOSTNAME.to_owned()].into(),
+        mode,
+        ..LiftSettings::default()
+    }
 }

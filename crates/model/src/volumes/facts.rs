@@ -176,6 +176,8 @@ pub struct VolumeFacts {
     /// The nodes that can use it: one term must hold. `None` means all nodes.
     pub node_terms: Option<Vec<NodeTermFacts>>,
     pub source: VolumeSourceFacts,
+    /// The vSphere datastore that it is on, by name or URL; `None` if it does not say.
+    pub datastore: Option<String>,
 }
 
 /// Where a volume is.

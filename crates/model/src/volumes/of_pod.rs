@@ -23,6 +23,9 @@ pub enum PodVolume {
     InTree(InTreeVolume),
     /// The name of the CSI driver of an inline volume.
     Csi(String),
+    /// The name of the vSphere datastore of a disk that the pod names itself, which is also listed as
+    /// [`PodVolume::InTree`].
+    Datastore(String),
 }
 
 impl PodVolume {
@@ -31,7 +34,7 @@ impl PodVolume {
         match self {
             Self::Claim(name) => Some(Cow::Borrowed(name)),
             Self::Ephemeral(volume) => Some(Cow::Owned(format!("{pod}-{volume}"))),
-            Self::Disk(_) | Self::InTree(_) | Self::Csi(_) => None,
+            Self::Disk(_) | Self::InTree(_) | Self::Csi(_) | Self::Datastore(_) => None,
         }
     }
 

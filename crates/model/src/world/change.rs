@@ -79,6 +79,8 @@ pub struct PodState {
     pub is_assumed: bool,
     pub finished: bool,
     pub terminating: bool,
+    /// When it started, in seconds since 1970.
+    pub started_s: Option<i64>,
     pub lift_off: bool,
     pub scheduling: Option<Arc<PodSchedulingFacts>>,
     pub volumes: Option<Arc<PodVolumes>>,
@@ -112,6 +114,7 @@ impl PodState {
             is_assumed: pod.is_assumed(),
             finished: pod.finished,
             terminating: pod.terminating,
+            started_s: pod.started_s(),
             lift_off: pod.lift_off,
             scheduling: pod.scheduling.clone(),
             volumes: world.pod_volumes(id).cloned(),

@@ -57,7 +57,7 @@ pub struct World {
     pub(crate) csi_nodes: CsiNodes,
     revisions: Revisions,
     /// The expected vCenters that were neither read nor found to be down.
-    awaited: BTreeSet<VcenterId>,
+    pub(crate) awaited: BTreeSet<VcenterId>,
     /// Changes not taken yet; `None` if recording is off.
     recorded: Option<Vec<Arc<WorldChange>>>,
 }
@@ -365,6 +365,8 @@ impl World {
             let clusters = [before.and_then(|before| before.cluster), kept.facts.cluster.clone()];
             let known = |cluster: String| self.inventory.clusters.find(vcenter, &cluster);
             touched.clusters.extend(clusters.into_iter().flatten().filter_map(known));
+        } else if before.as_ref().is_some_and(|before| before.datastores_missing != kept.facts.datastores_missing) {
+            touched.nodes.extend(self.nodes_on_host(vcenter, &kept.facts.id));
         } else if before.is_some_and(|before| before.load != kept.facts.load) {
             let nodes: Vec<NodeId> = self.nodes_on_host(vcenter, &kept.facts.id).collect();
             nodes.into_iter().for_each(|node| self.reconsider_host(node));

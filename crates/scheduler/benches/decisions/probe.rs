@@ -32,7 +32,7 @@ pub fn compare(world: &mut World, is_selected: impl Fn(&Workload) -> bool, file:
         for turn in 0..TURNS {
             let is_first_with = turn % 2 == 1;
             for is_with in [is_first_with, !is_first_with] {
-                let took = place_batch(world, workload, is_with.then(|| probe.clone() as _)).as_nanos();
+                let took = place_batch(world, workload, crate::BATCH, is_with.then(|| probe.clone() as _)).as_nanos();
                 let times = if is_with { &mut with } else { &mut without };
                 times.push(u64::try_from(took).unwrap_or(u64::MAX));
             }

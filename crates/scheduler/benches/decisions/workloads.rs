@@ -7,11 +7,11 @@ use model::event::{Event, NodeFacts, PodFacts, WeightedTermFacts};
 use model::scheduling::{NodeSchedulingFacts, PodSchedulingFacts, ResourceSums, SpreadFacts};
 use model::testing::{selector, term};
 
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 const HOST: &str = "alpha.cna.vmware.com/host";
 
-fn node(number: usize) -> NodeFacts {
+pub fn node(number: usize) -> NodeFacts {
     let name = format!("node-{number}");
     let labels = [
         (HOSTNAME.to_owned(), name.clone()),
@@ -29,7 +29,8 @@ fn node(number: usize) -> NodeFacts {
     }
 }
 
-fn pod(name: String, app: String, change: impl FnOnce(&mut PodFacts, &mut PodSchedulingFacts)) -> PodFacts {
+/// A pod, and what is special about it.
+pub fn pod(name: String, app: String, change: impl FnOnce(&mut PodFacts, &mut PodSchedulingFacts)) -> PodFacts {
     let mut scheduling = PodSchedulingFacts { scheduler_name: "bridger".to_owned(), ..PodSchedulingFacts::default() };
     let sums = ResourceSums { cpu_milli: 100, memory_bytes: 500 << 20, ..ResourceSums::default() };
     let requests = &mut scheduling.requests;

@@ -44,6 +44,7 @@ pub(super) const DEFAULT_PLUGINS: &[(&str, i32)] = &[
     ("PodTopologySpread", 2),
     ("InterPodAffinity", 2),
     ("PhysicalHost", 2),
+    ("HostDatastore", 0),
     ("DefaultPreemption", 0),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),

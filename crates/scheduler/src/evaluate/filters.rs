@@ -306,10 +306,42 @@ impl Filters {
         self.skipped.contains(index)
     }
 
+    /// The verdicts of these nodes, by rejection: each with the nodes of which it is the verdict. Equal rejections of
+    /// two plugins come one by one.
+    pub(crate) fn for_each_verdict(
+        &self,
+        profile: &Profile,
+        nodes: &NodeSet,
+        mut each: impl FnMut(&Rejection, &NodeSet),
+    ) {
+        let mut left = nodes.clone();
+        match &self.outcome {
+            Outcome::Rejected { rejection, .. } => return each(rejection, &left),
+            Outcome::Narrowed { to, .. } => {
+                let mut outside = left.clone();
+                outside.subtract(to);
+                if let Some(rejection) = self.outside.as_ref().filter(|_| !outside.is_empty()) {
+                    each(rejection, &outside);
+                }
+                left.intersect_with(to);
+            }
+            Outcome::All => {}
+        }
+        for (rejections, _) in self.rejections.iter().zip(&profile.points.filter) {
+            rejections.for_each_among(&left, &mut each);
+            left.subtract(rejections.nodes());
+        }
+    }
+
     /// The rejected nodes where removing pods may help.
     pub(crate) fn resolvable(&self, profile: &Profile, all: &NodeSet) -> NodeSet {
-        let may_help = |node: &NodeId| self.verdict(profile, *node).is_some_and(|verdict| verdict.rejection.resolvable);
-        all.iter().filter(may_help).collect()
+        let mut resolvable = NodeSet::default();
+        self.for_each_verdict(profile, all, |rejection, nodes| {
+            if rejection.resolvable {
+                resolvable.union_with(nodes);
+            }
+        });
+        resolvable
     }
 
     /// The plugins whose rejections may have to change before the pod fits any node.

@@ -24,6 +24,8 @@ pub(crate) enum Aspect {
     Description,
     /// The pods on it.
     Pods,
+    /// What only dry runs read: when its pods started, and the pods that are nominated to it.
+    DryRun,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,8 @@ pub(crate) struct Since {
     pub(crate) described: NodeSet,
     /// Nodes whose description or pods changed.
     pub(crate) either: NodeSet,
+    /// Nodes of which anything changed.
+    pub(crate) any: NodeSet,
 }
 
 impl Journal {
@@ -84,13 +88,17 @@ impl Journal {
     pub(crate) fn since(&self, position: Position, since: &mut Since) {
         since.described.clear();
         since.either.clear();
+        since.any.clear();
         since.everything = position.0 < self.start;
         if since.everything {
             return;
         }
         // The position lies between the first entry and the end, so the cast is lossless.
         for &(node, aspect) in self.entries.range((position.0 - self.start) as usize..) {
-            since.either.insert(node);
+            since.any.insert(node);
+            if aspect != Aspect::DryRun {
+                since.either.insert(node);
+            }
             if aspect == Aspect::Description {
                 since.described.insert(node);
             }
@@ -118,6 +126,9 @@ mod tests {
         assert_eq!((since.everything, since.either.len(), since.described.len()), (false, 2, 1));
         journal.since(middle, &mut since);
         assert!(since.described.contains(node(3)) && !since.described.contains(node(7)));
+        journal.changed(node(5), Aspect::DryRun);
+        journal.since(middle, &mut since);
+        assert!(since.any.contains(node(5)) && !since.either.contains(node(5)) && since.any.len() == 3);
         journal.since(journal.position(), &mut since);
         assert!(since.either.is_empty());
         for _ in 0..ENTRIES_MAX {

@@ -3,7 +3,7 @@
 //! In: a cycle and the journal. Out: the feasible nodes with their scores, and why each other node is rejected.
 //!
 //! - `filters`: PreFilter and Filter. `scores`: PreScore, Score and the totals. `trial`: one node with other pods.
-//!   `dry_run`: many such steps on many nodes.
+//!   `dry_run`: many such steps on many nodes. `ahead`: the nominated pods that count in both.
 //!   `hypothetical`: the same for any pod, without a cache. `one_node`: some filters on one node, without a profile.
 //!
 //! No plugin can distinguish pods of one class, so the next pod of the class reuses the result. Only what changed since
@@ -11,6 +11,7 @@
 //! world runs again unless it reports that nothing it depends on has changed.
 //! Invariant: the cached result equals a full recomputation.
 
+mod ahead;
 pub(crate) mod classes;
 mod dry_run;
 mod filters;
@@ -23,9 +24,10 @@ mod trial;
 use model::NodeId;
 use model::storage::arena::DenseId;
 
+pub(crate) use self::ahead::Ahead;
 pub(crate) use self::filters::{Filters, Outcome, names};
 pub(crate) use self::scores::Scores;
-pub(crate) use self::trial::{Refused, RejectedInCycle, Trial, ahead_of, kept_free, resolvable};
+pub(crate) use self::trial::{Refused, RejectedInCycle, Trial, kept_free, resolvable};
 use crate::evaluate::journal::{Journal, Position, Since};
 use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;
@@ -33,6 +35,7 @@ use crate::framework::plugin::Reads;
 use crate::framework::points::extremes;
 use crate::framework::probe::Meter;
 use crate::framework::profile::{PluginBits, Profile};
+use crate::plugins::default_preemption::Examined;
 use model::NodeSet;
 
 /// The cached verdicts and scores of one pod class.
@@ -46,6 +49,8 @@ pub(crate) struct Answers {
     /// The feasible nodes that are not kept free for nominated pods, as scored now and as scored in the refresh before.
     suited: NodeSet,
     suited_before: NodeSet,
+    /// What preemption found out for pods of the class.
+    pub(crate) examined: Examined,
 }
 
 /// Which plugins must run again, and on which nodes.
@@ -88,6 +93,7 @@ impl Answers {
             scores: Scores::new(profile),
             suited: NodeSet::default(),
             suited_before: NodeSet::default(),
+            examined: Examined::default(),
         }
     }
 
@@ -141,6 +147,7 @@ impl Answers {
         let stale = Stale { profile, cycle, journal, since, redo, none: NodeSet::default(), meter };
         self.filters.refresh(&stale, &mut self.slots)?;
         self.width = journal.width();
+        self.update_examined(&stale);
         let kept_free = kept_free(&Trial { profile, cycle, answers: self });
         std::mem::swap(&mut self.suited, &mut self.suited_before);
         self.suited.copy_from(self.filters.feasible());
@@ -156,6 +163,22 @@ impl Answers {
         }
         self.seen = Some(journal.position());
         Ok(kept_free)
+    }
+
+    /// Forgets the results of dry runs that may have changed.
+    fn update_examined(&mut self, stale: &Stale<'_>) {
+        let plugins = &stale.profile.plugins;
+        let mut filters = stale.profile.points.filter.iter().filter(|index| !self.filters.skips(**index));
+        let is_local = filters.all(|&index| !matches!(plugins[index].plugin.reads(), Reads::World))
+            && self.filters.yielded().is_none();
+        self.examined.keep_if(is_local);
+        let is_redone =
+            |index: &usize| stale.redo.contains(*index) && plugins[*index].plugin.reads() == Reads::AllNodes;
+        if stale.since.everything || stale.profile.points.filter.iter().any(is_redone) {
+            self.examined.forget_all();
+        } else {
+            self.examined.forget(&stale.since.any);
+        }
     }
 
     /// The nodes on which the pod may be placed.

@@ -3,15 +3,19 @@
 //! In: the cached verdicts of the pod's class, and a view with the pods that are added or removed. Out: the plugin that
 //! rejects the node, if any, and for messages the pod that blocks it. Used for nominated pods, and by PostFilter plugins.
 
+use std::cell::RefCell;
+
 use model::{NodeId, NodeSet, PodId, View};
 
 use super::Answers;
+use super::ahead::Ahead;
 use super::dry_run::DryRun;
 use crate::framework::cycle::Cycle;
 use crate::framework::erased::Slot;
-use crate::framework::points::{NodeTrial, RejectedNodes};
+use crate::framework::points::{Doubt, NodeTrial, RejectedNodes};
 use crate::framework::profile::Profile;
 use crate::framework::status::{Rejection, Rejections, Status};
+use crate::plugins::default_preemption::Examined;
 use crate::queue::Nominations;
 
 pub(crate) struct Trial<'a> {
@@ -30,12 +34,14 @@ pub(crate) struct Refused {
 }
 
 impl Trial<'_> {
-    /// The plugin that rejects the node in this view. `None` if the pod fits.
+    /// The plugin that rejects the node in this view, with every filter from scratch. `None` if the pod fits.
+    #[cfg(test)]
     pub(crate) fn refuses(&self, node: NodeId, view: View) -> Option<Refused> {
         let (by, rejection) = self.refusal(&Cycle { view: &view, ..*self.cycle }, node)?;
         Some(Refused { by, rejection, view })
     }
 
+    #[cfg(test)]
     fn refusal(&self, cycle: &Cycle<'_>, node: NodeId) -> Option<(usize, Rejection)> {
         let filters = self.profile.points.filter.iter();
         filters.copied().find_map(|index| Some((index, self.refusal_by(index, cycle, node)?)))
@@ -78,6 +84,16 @@ impl Trial<'_> {
         }
     }
 
+    /// Why the pod may not work on a node that it fits.
+    pub(crate) fn doubts(&self, node: NodeId) -> Vec<Doubt> {
+        let filters = self.profile.points.filter.iter().filter(|index| !self.answers.filters.skips(**index));
+        let doubt = |&index: &usize| {
+            let filter = self.profile.plugins[index].filter.as_ref()?;
+            filter.doubt(self.cycle, &self.answers.slots()[index], node)
+        };
+        filters.filter_map(doubt).collect()
+    }
+
     /// For messages: the pod that blocks a node that was rejected.
     pub(crate) fn blocker(&self, node: NodeId, refused: &Refused) -> Option<String> {
         let cycle = Cycle { view: &refused.view, ..*self.cycle };
@@ -110,6 +126,8 @@ pub(crate) struct RejectedInCycle<'a> {
     pub(crate) resolvable: &'a NodeSet,
     /// The nodes that are rejected together with the pods nominated to them, in the order of ids.
     pub(crate) kept: &'a [(NodeId, Refused)],
+    /// Of the pod's class.
+    pub(crate) examined: RefCell<Examined>,
 }
 
 /// The nodes where removing pods may help. What `kept` says of a node counts more than what the filters say.
@@ -137,17 +155,24 @@ impl RejectedNodes for RejectedInCycle<'_> {
     fn trial(&self) -> Box<dyn NodeTrial + '_> {
         Box::new(DryRun::new(&self.trial, self.nominations))
     }
-}
 
-/// The pods among these, which are nominated to one node, that the cycle's pod must leave room for: those of higher or
-/// equal priority that still wait. A pod that is assumed or bound already counts on its node.
-pub(crate) fn ahead_of<'a>(cycle: &'a Cycle<'_>, nominated: &'a [PodId]) -> impl Iterator<Item = PodId> {
-    let own = cycle.facts().priority;
-    let is_ahead = move |id: PodId| {
-        let waiting = cycle.world.pod(id).filter(|pod| id != cycle.pod_id && pod.placed_on().is_none());
-        waiting.is_some_and(|pod| pod.scheduling.as_ref().map_or(0, |facts| facts.priority) >= own)
-    };
-    nominated.iter().copied().filter(move |pod| is_ahead(*pod))
+    fn examined(&self) -> Option<&RefCell<Examined>> {
+        Some(&self.examined)
+    }
+
+    fn blockers_elsewhere(&self, node: NodeId) -> Vec<PodId> {
+        let Trial { profile, cycle, answers } = self.trial;
+        let mut found = Vec::new();
+        for &index in profile.points.filter.iter().filter(|index| !answers.filters.skips(**index)) {
+            let Some(filter) = &profile.plugins[index].filter else { continue };
+            let blockers = filter.blockers_elsewhere(cycle, &answers.slots()[index], node);
+            found.extend(blockers.into_iter().filter(|pod| !cycle.view.removed().contains(pod)));
+        }
+        // Two plugins may name one pod.
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
 }
 
 /// The nodes `in_question` that the pod does not fit together with the pods nominated to them, in the order of ids.
@@ -157,17 +182,12 @@ pub(crate) fn kept_free(
     trial: &Trial<'_>,
     in_question: impl Fn(NodeId) -> bool,
 ) -> Vec<(NodeId, Refused)> {
-    let cycle = trial.cycle;
-    let mut refused: Vec<(NodeId, Refused)> = nominations
-        .nodes()
-        .filter(|(node, _)| in_question(*node))
-        .filter_map(|(node, pods)| {
-            let mut ahead = ahead_of(cycle, pods).peekable();
-            ahead.peek()?;
-            let view = ahead.fold(cycle.view.clone(), |view, pod| view.with(pod, node));
-            Some((node, trial.refuses(node, view)?))
-        })
-        .collect();
-    refused.sort_unstable_by_key(|(node, _)| *node);
-    refused
+    let nodes = Ahead::new(trial.cycle, nominations).nodes();
+    // Most pods meet no nominated node in question, so the trial is built for the first one.
+    let mut run: Option<DryRun<'_>> = None;
+    let refused = nodes.iter().filter(|node| in_question(*node)).filter_map(|node| {
+        let run = run.get_or_insert_with(|| DryRun::new(trial, nominations));
+        Some((node, run.refused_beside_nominated(node)?))
+    });
+    refused.collect()
 }

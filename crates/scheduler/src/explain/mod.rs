@@ -52,6 +52,9 @@ pub struct NodeExplanation {
     /// The pod that blocks the node, and where it runs, in one line. `None` if the reason is not another pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocker: Option<String>,
+    /// Why the pod may not work on a node that it fits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
     /// The weighted sum of the scores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<i64>,
@@ -81,7 +84,8 @@ pub fn explain(world: &World, pod: PodId, profile: &Profile) -> Result<Explanati
     // As in a scheduling cycle, the trial with the nominated pods comes first, so its reason is the one reported.
     let kept_free = |trial: &Trial<'_>| kept_free(&nominations, trial, |node| trial.answers.filters.is_filtered(node));
     let kept_free = answers.refresh(profile, &cycle, &journal, &mut Scratch::default(), Meter::off(), kept_free)?;
-    let mut blockers = blockers(&Trial { profile, cycle: &cycle, answers: &answers }, journal.all(), &kept_free);
+    let trial = Trial { profile, cycle: &cycle, answers: &answers };
+    let mut blockers = blockers(&trial, journal.all(), &kept_free);
     let refusal = |node: NodeId| match of_node(&kept_free, node) {
         Some(refused) => Some((profile.plugin_name(refused.by).to_owned(), &refused.rejection)),
         None => {
@@ -102,6 +106,7 @@ pub fn explain(world: &World, pod: PodId, profile: &Profile) -> Result<Explanati
                     plugin: None,
                     reason: None,
                     blocker: None,
+                    doubts: trial.doubts(node).into_iter().map(|doubt| doubt.message).collect(),
                     total: Some(answers.scores.total(node)),
                     scores: Some(answers.scores.of(profile, node).into_iter().collect()),
                 },
@@ -115,6 +120,7 @@ pub fn explain(world: &World, pod: PodId, profile: &Profile) -> Result<Explanati
                     plugin: Some(plugin),
                     reason: Some(rejection.reasons.message()),
                     blocker: blockers.remove(&node),
+                    doubts: Vec::new(),
                     total: None,
                     scores: None,
                 },
@@ -124,7 +130,6 @@ pub fn explain(world: &World, pod: PodId, profile: &Profile) -> Result<Explanati
     nodes.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     let highest = nodes.iter().filter_map(|node| node.total).max();
     let best = nodes.iter().filter(|node| node.total.is_some() && node.total == highest);
-    let trial = Trial { profile, cycle: &cycle, answers: &answers };
     let preemption = highest.is_none().then(|| preemption::explain(trial, &nominations, journal.all(), &kept_free));
     Ok(Explanation {
         preemption: preemption.flatten(),

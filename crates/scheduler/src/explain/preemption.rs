@@ -3,6 +3,9 @@
 //! In: the pod and the nodes that reject it. Out: on which nodes eviction makes room, whom it takes, and the node that
 //! would be chosen. All nodes are examined.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use model::{NodeId, NodeSet, PodId, World};
 use serde::Serialize;
 
@@ -32,6 +35,9 @@ pub struct CandidateExplanation {
     pub node: String,
     /// `namespace/name`, the most important first.
     pub victims: Vec<String>,
+    /// The victims on other nodes of the physical host, with their nodes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub victims_elsewhere: BTreeMap<String, String>,
     /// How many of the victims a PodDisruptionBudget protects.
     pub pdb_violations: usize,
 }
@@ -48,7 +54,7 @@ pub(super) fn explain(
     }
     let (cycle, world) = (trial.cycle, trial.cycle.world);
     let resolvable = resolvable(&trial, all, kept);
-    let rejected = RejectedInCycle { trial, nominations, resolvable: &resolvable, kept };
+    let rejected = RejectedInCycle { trial, nominations, resolvable: &resolvable, kept, examined: RefCell::default() };
     if let Some(why) = ineligible(cycle, &rejected) {
         return Some(PreemptionExplanation { reason: Some(why.to_owned()), ..PreemptionExplanation::default() });
     }
@@ -57,8 +63,13 @@ pub(super) fn explain(
         .candidates
         .iter()
         .filter_map(|candidate| {
+            let elsewhere = candidate.victims.iter().filter_map(|pod| {
+                let node = world.pod_node(*pod).filter(|node| *node != candidate.node)?;
+                Some((name_of(world, *pod)?, world.node_name(node)?.to_owned()))
+            });
             Some(CandidateExplanation {
                 node: world.node_name(candidate.node)?.to_owned(),
+                victims_elsewhere: elsewhere.collect(),
                 victims: candidate.victims.iter().filter_map(|pod| name_of(world, *pod)).collect(),
                 pdb_violations: candidate.pdb_violations,
             })

@@ -13,7 +13,7 @@ use crate::framework::cycle::Cycle;
 use crate::framework::handle::Handle;
 use crate::framework::plugin::{Plugin, Reads};
 use crate::framework::points::{
-    Bind, Concession, Filter, NodeTrial, Normalized, Notified, Permit, PermitAnswer, PostBind, PostFilter,
+    Bind, Concession, Doubt, Filter, NodeTrial, Normalized, Notified, Permit, PermitAnswer, PostBind, PostFilter,
     PostFilterAnswer, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, QueuedPod, RejectedNodes, Reserve, Score,
 };
 use crate::framework::sort_key::SortKey;
@@ -166,7 +166,10 @@ pub(crate) trait AnyFilter: Send + Sync {
     fn filter_all(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet, rejections: &mut Rejections);
     fn may_yield(&self, cycle: &Cycle<'_>, slot: &Slot) -> bool;
     fn yields(&self, cycle: &Cycle<'_>, slot: &mut Slot, left: &NodeSet) -> Option<Concession>;
+    fn ignores_pods(&self) -> bool;
     fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, slot: &'a Slot) -> Option<Box<dyn NodeTrial + 'a>>;
+    fn blockers_elsewhere(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Vec<PodId>;
+    fn doubt(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Option<Doubt>;
     fn blockers(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet) -> Vec<(NodeId, String)>;
 }
 
@@ -183,8 +186,20 @@ impl<P: Filter> AnyFilter for P {
         Filter::yields(self, cycle, slot.get_mut::<P>(), left)
     }
 
+    fn ignores_pods(&self) -> bool {
+        Filter::ignores_pods(self)
+    }
+
     fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, slot: &'a Slot) -> Option<Box<dyn NodeTrial + 'a>> {
         Filter::node_trial(self, cycle, slot.get::<P>())
+    }
+
+    fn blockers_elsewhere(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Vec<PodId> {
+        Filter::blockers_elsewhere(self, cycle, slot.get::<P>(), node)
+    }
+
+    fn doubt(&self, cycle: &Cycle<'_>, slot: &Slot, node: NodeId) -> Option<Doubt> {
+        Filter::doubt(self, cycle, slot.get::<P>(), node)
     }
 
     fn blockers(&self, cycle: &Cycle<'_>, slot: &Slot, nodes: &NodeSet) -> Vec<(NodeId, String)> {

@@ -214,6 +214,26 @@ impl Rejections {
         &self.rejected
     }
 
+    /// Each distinct rejection with those of these nodes that it rejects, if there are any.
+    pub(crate) fn for_each_among(&self, nodes: &NodeSet, each: &mut impl FnMut(&Rejection, &NodeSet)) {
+        let mut rejected = self.rejected.clone();
+        rejected.intersect_with(nodes);
+        if rejected.is_empty() {
+            return;
+        }
+        if let [only] = self.distinct.as_slice() {
+            return each(only, &rejected);
+        }
+        let mut by_id = vec![NodeSet::default(); self.distinct.len()];
+        for node in rejected.iter() {
+            if let Some(nodes) = by_id.get_mut(usize::from(self.of_node[node.index()].0)) {
+                nodes.insert(node);
+            }
+        }
+        let found = self.distinct.iter().zip(&by_id).filter(|(_, nodes)| !nodes.is_empty());
+        found.for_each(|(rejection, nodes)| each(rejection, nodes));
+    }
+
     pub fn id_of(&self, node: NodeId) -> Option<RejectionId> {
         self.rejected.contains(node).then(|| self.of_node[node.index()])
     }

@@ -7,13 +7,15 @@ use std::borrow::Cow;
 
 use model::affinity::{Refusal, Refusals, Role, Stamp, Term};
 use model::storage::arena::DenseId;
-use model::{Incoming, NodeId, NodeSet, Reading, ScoreSettings, Verdicts};
+use model::{Incoming, NodeId, NodeSet, PodId, Reading, ScoreSettings, Verdicts, View};
 use serde::Deserialize;
 
 use crate::framework::change::{Change, ChangeKinds};
 use crate::framework::cycle::Cycle;
 use crate::framework::plugin::{Plugin, Reads};
-use crate::framework::points::{Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score, extremes, map_scores};
+use crate::framework::points::{
+    Filter, NODE_SCORE_MAX, NodeTrial, Normalized, PreFilter, PreScore, Score, extremes, map_scores,
+};
 use crate::framework::registry::{Points, Register};
 use crate::framework::status::{Reasons, Rejection, Rejections, Status};
 
@@ -168,8 +170,60 @@ impl Filter for InterPodAffinity {
         refuse(rejections, nodes, &refusals.existing_anti_affinity, Refusal::ExistingAntiAffinity);
     }
 
+    fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, state: &'a State) -> Option<Box<dyn NodeTrial + 'a>> {
+        let trial = AffinityTrial::new(cycle, state, Reading::AsWritten)?;
+        Some(Box::new(trial))
+    }
+
     fn blockers(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet) -> Vec<(NodeId, String)> {
         state.blockers(cycle, Reading::AsWritten, &state.verdicts.inter_pod, nodes)
+    }
+}
+
+/// The terms' counts in the domains of one node, while pods come and go there.
+pub(super) struct AffinityTrial<'a> {
+    incoming: &'a Incoming,
+    cycle: Cycle<'a>,
+    reading: Reading,
+    node: NodeId,
+    /// That of the cycle, and what the trial changes.
+    view: View,
+}
+
+impl<'a> AffinityTrial<'a> {
+    /// `None` if the pod was not looked up.
+    pub(super) fn new(cycle: &Cycle<'a>, state: &'a State, reading: Reading) -> Option<Self> {
+        let (cycle, node, view) = (*cycle, NodeId::from_index(0), View::default());
+        Some(Self { incoming: state.found()?, cycle, reading, node, view })
+    }
+
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        self.incoming.refusal_on(self.cycle.world, &self.view, self.reading, self.node)
+    }
+}
+
+impl NodeTrial for AffinityTrial<'_> {
+    fn begin(&mut self, node: NodeId) {
+        self.node = node;
+        self.view = self.cycle.view.elsewhere(self.cycle.world, node);
+    }
+
+    fn remove(&mut self, pod: PodId) {
+        self.view.take_off(pod, self.node);
+    }
+
+    fn add(&mut self, pod: PodId) {
+        self.view.put_on(pod, self.node);
+    }
+
+    fn rejection(&mut self) -> Option<Rejection> {
+        let refusal = self.refusal()?;
+        let reasons = Reasons::one(Cow::Borrowed(refusal.reason()));
+        Some(Rejection { resolvable: refusal.is_resolvable(), reasons })
+    }
+
+    fn fits(&mut self) -> bool {
+        self.refusal().is_none()
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod default_binder;
 pub(crate) mod default_preemption;
+mod host_datastore;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -27,6 +28,7 @@ mod volumes;
 
 pub use default_binder::{ApiBinding, DefaultBinder};
 pub use default_preemption::DefaultPreemption;
+pub use host_datastore::HostDatastore;
 pub use image_locality::ImageLocality;
 pub use inter_pod_affinity::InterPodAffinity;
 pub use node_affinity::NodeAffinity;
@@ -55,6 +57,7 @@ pub fn standard() -> Registry {
     Registry::default()
         .with::<DefaultBinder>()
         .with::<DefaultPreemption>()
+        .with::<HostDatastore>()
         .with::<ImageLocality>()
         .with::<InterPodAffinity>()
         .with::<NodeAffinity>()

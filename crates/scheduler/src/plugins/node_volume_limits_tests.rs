@@ -8,8 +8,8 @@ use model::volumes::{
 use super::*;
 use crate::testing::NAMESPACE;
 use crate::testing::volumes::{
-    DRIVER, Said, WAITS, applied, attachment, bound, claim, claims, csi_node, helps, labelled, pod_using, rejects,
-    rejects_for_now, said, volume, waits, world_of,
+    self, DRIVER, N1_AND_N2, Said, WAITS, applied, attachment, bound, claim, claims, csi_node, helps, pod_using,
+    rejects, rejects_for_now, said, volume, waits, world_for,
 };
 
 const FULL: &str = "node(s) exceed max volume count";
@@ -30,11 +30,10 @@ fn world_with(limit: Option<i32>, there: &[Vec<PodVolume>], wanted: Vec<PodVolum
     let mut events = objects();
     events.push(applied(csi_node("n1", limit)));
     for (number, volumes) in there.iter().enumerate() {
-        events.push(Event::PodApplied(pod_using(&format!("there-{number}"), volumes.clone(), Some("n1"))));
+        events.push(volumes::there(&format!("there-{number}"), volumes.clone()));
     }
-    events.push(Event::PodApplied(pod_using("p", wanted, None)));
     events.extend(more);
-    world_of(vec![labelled("n1", &[]), labelled("n2", &[])], events)
+    world_for(N1_AND_N2, events, wanted)
 }
 
 #[test]
@@ -131,7 +130,7 @@ fn an_ephemeral_volume_counts_for_its_own_pod() {
 #[test]
 fn only_what_makes_room_wakes_a_pod() {
     let mut world = world_with(Some(1), &[claims(&["a"])], claims(&["b"]), vec![applied(attachment("x", "n1", "c"))]);
-    world.apply(Event::PodApplied(pod_using("without", vec![], Some("n1"))));
+    world.apply(volumes::there("without", vec![]));
     let mut helps = |event| helps(&NodeVolumeLimits, &mut world, "p", event);
     let deleted = |name: &str| Event::PodDeleted { namespace: NAMESPACE.to_owned(), name: name.to_owned() };
     assert!(!helps(deleted("without")));

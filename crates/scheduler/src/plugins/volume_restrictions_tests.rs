@@ -7,7 +7,7 @@ use model::volumes::{ClaimFacts, Disk, PodVolume};
 use super::*;
 use crate::testing::NAMESPACE;
 use crate::testing::volumes::{
-    Said, applied, claim, claims, helps, labelled, pod_using, rejects_for_now, said, world_of,
+    N1_AND_N2, Said, applied, claim, claims, helps, labelled, pod_using, rejects_for_now, said, there, world_for,
 };
 
 const DISK: &str = "node(s) had no available disk";
@@ -51,13 +51,9 @@ fn two_pods_on_a_node_share_a_disk_only_to_read_it() {
         (gce("a", false), vec![], false),
     ];
     for (wanted, used, is_in_conflict) in cases {
-        let events = vec![
-            Event::PodApplied(pod_using("there", used.clone(), Some("n1"))),
-            Event::PodApplied(pod_using("new", wanted.clone(), None)),
-        ];
-        let world = world_of(vec![labelled("n1", &[]), labelled("n2", &[])], events);
+        let world = world_for(N1_AND_N2, vec![there("there", used.clone())], wanted.clone());
         let expected = if is_in_conflict { rejects_for_now(&["n1"], DISK) } else { Said::Rejects(vec![]) };
-        assert_eq!(said(&VolumeRestrictions, &world, "new"), expected, "{wanted:?} {used:?}");
+        assert_eq!(said(&VolumeRestrictions, &world, "p"), expected, "{wanted:?} {used:?}");
     }
 }
 
@@ -80,13 +76,8 @@ fn an_exclusive_claim_has_room_for_one_pod() {
     ];
     for (claim, there, expected) in cases {
         let described = format!("{claim:?} {there:?}");
-        let events = vec![
-            applied(claim),
-            Event::PodApplied(there),
-            Event::PodApplied(pod_using("new", claims(&["data"]), None)),
-        ];
-        let world = world_of(vec![labelled("n1", &[]), labelled("n2", &[])], events);
-        assert_eq!(said(&VolumeRestrictions, &world, "new"), expected, "{described}");
+        let world = world_for(N1_AND_N2, vec![applied(claim), Event::PodApplied(there)], claims(&["data"]));
+        assert_eq!(said(&VolumeRestrictions, &world, "p"), expected, "{described}");
     }
 }
 
@@ -94,11 +85,10 @@ fn an_exclusive_claim_has_room_for_one_pod() {
 fn a_trial_counts_the_pods_that_it_adds_and_removes() {
     let events = vec![
         applied(exclusive("data")),
-        Event::PodApplied(pod_using("there", claims(&["data"]), Some("n1"))),
+        there("there", claims(&["data"])),
         Event::PodApplied(pod_using("nominated", claims(&["data"]), None)),
-        Event::PodApplied(pod_using("new", claims(&["data"]), None)),
     ];
-    let world = world_of(vec![labelled("n1", &[])], events);
+    let world = world_for(&[("n1", &[])], events, claims(&["data"]));
     let id = |name: &str| world.pod_id(NAMESPACE, name).expect("a pod");
     let node = world.node_id("n1").expect("a node");
     for (view, uses) in [
@@ -107,7 +97,7 @@ fn a_trial_counts_the_pods_that_it_adds_and_removes() {
         (View::default().with(id("nominated"), node), 2),
         (View::default().without(id("there")).with(id("nominated"), node), 1),
     ] {
-        let cycle = Cycle { view: &view, ..Cycle::of(&world, id("new")).expect("a cycle") };
+        let cycle = Cycle { view: &view, ..Cycle::of(&world, id("p")).expect("a cycle") };
         let mut state = State::default();
         let skips = VolumeRestrictions.pre_filter(&cycle, &mut state) == Err(Status::Skip);
         assert_eq!((state.uses, skips), (uses, uses == 0), "{view:?}");
@@ -124,12 +114,8 @@ fn a_trial_counts_the_pods_that_it_adds_and_removes() {
 #[test]
 fn only_related_pods_and_own_claims_wake_a_pod() {
     let plugin = VolumeRestrictions;
-    let mut world = world_of(vec![labelled("n1", &[])], vec![]);
-    let place = |world: &mut World, name: &str, volumes: Vec<PodVolume>| {
-        world.apply(Event::PodApplied(pod_using(name, volumes, Some("n1"))));
-    };
     let wanted = claims(&["data"]).into_iter().chain(gce("a", false)).collect();
-    world.apply(Event::PodApplied(pod_using("new", wanted, None)));
+    let mut world = world_for(&[("n1", &[])], vec![], wanted);
     for (name, volumes, expected) in [
         ("same-claim", claims(&["data"]), true),
         ("other-claim", claims(&["other"]), false),
@@ -137,13 +123,13 @@ fn only_related_pods_and_own_claims_wake_a_pod() {
         ("other-disk", gce("b", false), false),
         ("none", vec![], false),
     ] {
-        place(&mut world, name, volumes);
+        world.apply(there(name, volumes));
         let deleted = Event::PodDeleted { namespace: NAMESPACE.to_owned(), name: name.to_owned() };
-        assert_eq!(helps(&plugin, &mut world, "new", deleted), expected, "{name}");
+        assert_eq!(helps(&plugin, &mut world, "p", deleted), expected, "{name}");
     }
-    assert!(helps(&plugin, &mut world, "new", applied(exclusive("data"))));
+    assert!(helps(&plugin, &mut world, "p", applied(exclusive("data"))));
     let changed = ClaimFacts { version: "2".to_owned(), ..exclusive("data") };
-    assert!(!helps(&plugin, &mut world, "new", applied(changed)));
-    assert!(!helps(&plugin, &mut world, "new", applied(exclusive("other"))));
-    assert!(helps(&plugin, &mut world, "new", Event::NodeApplied(labelled("n2", &[]))));
+    assert!(!helps(&plugin, &mut world, "p", applied(changed)));
+    assert!(!helps(&plugin, &mut world, "p", applied(exclusive("other"))));
+    assert!(helps(&plugin, &mut world, "p", Event::NodeApplied(labelled("n2", &[]))));
 }

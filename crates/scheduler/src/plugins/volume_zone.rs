@@ -162,6 +162,10 @@ fn unbound(world: &World, class: &str) -> Result<(), Status> {
 }
 
 impl Filter for VolumeZone {
+    fn ignores_pods(&self) -> bool {
+        true
+    }
+
     fn filter_all(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet, rejections: &mut Rejections) {
         // A node without any of the labels is in a cluster with a single zone.
         let mut labelled = NodeSet::default();

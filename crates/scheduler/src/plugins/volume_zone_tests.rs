@@ -5,8 +5,7 @@ use model::volumes::StorageClassFacts;
 
 use super::*;
 use crate::testing::volumes::{
-    Said, WAITS, applied, bound, claim, claims, class, helps, labelled, labels, pod_using, rejects, said, volume,
-    waits, world_of,
+    Said, WAITS, applied, bound, claim, claims, class, helps, labelled, labels, rejects, said, volume, waits, world_for,
 };
 
 const OTHER: &str = "node(s) had no available volume zone";
@@ -17,12 +16,7 @@ fn volume_with(pairs: &[(&str, &str)]) -> VolumeFacts {
 
 /// A world with a pod whose claim is bound to this volume, and a node with these labels.
 fn world_with(volume: VolumeFacts, node: &[(&str, &str)]) -> World {
-    let events = vec![
-        applied(volume),
-        applied(bound("data", "", "pv")),
-        Event::PodApplied(pod_using("p", claims(&["data"]), None)),
-    ];
-    world_of(vec![labelled("n1", node)], events)
+    world_for(&[("n1", node)], vec![applied(volume), applied(bound("data", "", "pv"))], claims(&["data"]))
 }
 
 #[test]
@@ -78,12 +72,11 @@ fn a_claim_without_a_volume_is_accepted_only_if_it_waits_for_the_node() {
             applied(class("immediate", Some(BindingMode::Immediate), "p")),
             applied(class("unset", None, "p")),
             applied(claim),
-            Event::PodApplied(pod_using("p", claims(&["data"]), None)),
         ];
-        let world = world_of(vec![labelled("n1", &[(ZONE, "a")])], events);
+        let world = world_for(&[("n1", &[(ZONE, "a")])], events, claims(&["data"]));
         assert_eq!(said(&VolumeZone, &world, "p"), expected, "{described}");
     }
-    let world = world_of(vec![], vec![Event::PodApplied(pod_using("p", vec![], None))]);
+    let world = world_for(&[], vec![], vec![]);
     assert_eq!(said(&VolumeZone, &world, "p"), Said::Skips);
 }
 

@@ -224,6 +224,20 @@ impl Queue {
         }
     }
 
+    /// The pod can be tried again, whatever the plugins that rejected it say.
+    pub(crate) fn helped(&mut self, now: Duration, pod: PodId, kinds: ChangeKinds, advice: &mut dyn Advice) {
+        match self.entries.get(&pod).map(|entry| entry.state) {
+            Some(QueueState::Unschedulable) => {
+                self.counts.woken += 1;
+                self.wake(now, pod, Cause::of(kinds), advice);
+            }
+            Some(QueueState::InFlight { .. }) => {
+                self.in_flight.note(Change { kinds: ChangeKinds::ALL, ..Change::default() }, Some(pod));
+            }
+            _ => {}
+        }
+    }
+
     /// The pod is bound, deleted, or has another scheduler.
     pub(crate) fn remove(&mut self, pod: PodId) {
         self.take_out(pod);
@@ -296,6 +310,13 @@ impl Queue {
         is_new
     }
 
+    /// The next message about the pod is reported, also if it is the same as the last one.
+    pub(crate) fn report_again(&mut self, pod: PodId) {
+        if let Some(entry) = self.entries.get_mut(&pod) {
+            entry.reported = None;
+        }
+    }
+
     /// The pod is not tried before [`Queue::release`].
     pub(crate) fn hold(&mut self, pod: PodId) {
         if let Some(entry) = self.entries.get_mut(&pod) {
@@ -303,14 +324,14 @@ impl Queue {
         }
     }
 
-    /// What the pod was held for has ended. It is tried at once, or if something that can help happened meanwhile.
-    pub(crate) fn release(&mut self, now: Duration, pod: PodId, at_once: bool, advice: &mut dyn Advice) {
+    /// What the pod was held for has ended. It is tried again after its backoff, if something that can help happened meanwhile or if
+    /// that has failed.
+    pub(crate) fn release(&mut self, now: Duration, pod: PodId, has_failed: bool, advice: &mut dyn Advice) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
-        let was_helped = std::mem::take(&mut entry.held) == Held::YesAndHelped;
-        if at_once {
-            self.force(now, pod, advice);
-        } else if was_helped {
-            self.wake(now, pod, Cause::ATTEMPT_FAILED, advice);
+        match std::mem::take(&mut entry.held) {
+            Held::YesAndHelped => self.wake(now, pod, Cause::ATTEMPT_FAILED, advice),
+            Held::Yes if has_failed => self.wake(now, pod, Cause::ATTEMPT_FAILED, advice),
+            Held::Yes | Held::No => {}
         }
     }
 

@@ -3,6 +3,7 @@
 //! In: the next pod of the queue. Out: the pod is assumed on the best node and its binding starts; or it returns to the
 //! queue with the plugins that rejected it, a condition and an event.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::evaluate::{Answers, RejectedInCycle, Trial, kept_free, resolvable};
 use crate::framework::cycle::Cycle;
 use crate::framework::handle::{Handle, Request, States};
 use crate::framework::plugin::Plugin;
-use crate::framework::points::{Concession, Nomination, PostFilterAnswer};
+use crate::framework::points::{Concession, Doubt, Nomination, PostFilterAnswer};
 use crate::framework::probe::{ExtensionPoint, Meter, Outcome, Probe};
 use crate::framework::profile::PluginBits;
 use crate::framework::status::Status;
@@ -29,11 +30,11 @@ use crate::plugins::DefaultPreemption;
 use crate::queue::Attempts;
 use crate::scheduler::effect::{AttemptResult, ConditionReason, Effect, NominationWrite, PodEvent, PodRef};
 
-/// The node for a pod, and what to report if a plugin yielded.
-#[derive(Clone, Copy)]
+/// The node for a pod, and what to report: that a plugin yielded, and why the pod may not work there.
 struct Choice {
     node: NodeId,
     concession: Option<Concession>,
+    doubts: Vec<Doubt>,
 }
 
 /// An attempt that found no node.
@@ -110,26 +111,26 @@ impl Scheduler {
             .refresh(profile, &cycle, &self.journal, &mut self.scratch, meter, of_feasible)
             .map_err(|error| Unplaced::without_help(Failure::Error(error)))?;
         // The pod goes to its nominated node if it fits.
-        let nominated = self.nominations.node_of(pod);
-        if let Some(node) = nominated.filter(|node| answers.suited().contains(*node)) {
-            return Ok(Some(Choice { node, concession: answers.filters.concession() }));
-        }
-        if let Some(node) = best_of(answers, &mut self.best, &mut self.random) {
-            return Ok(Some(Choice { node, concession: answers.filters.concession() }));
+        let nominated = self.nominations.node_of(pod).filter(|node| answers.suited().contains(*node));
+        if let Some(node) = nominated.or_else(|| best_of(answers, &mut self.best, &mut self.random)) {
+            let doubts = Trial { profile, cycle: &cycle, answers }.doubts(node);
+            return Ok(Some(Choice { node, concession: answers.filters.concession(), doubts }));
         }
         let mut by = answers.filters.rejectors(profile, self.journal.all());
         kept.iter().for_each(|(_, refused)| by.insert(refused.by));
         // A node is filtered with the nominated pods first. If the pod does not fit with them, that reason is reported.
+        let examined = RefCell::new(std::mem::take(&mut answers.examined).for_pod_on(nominated));
         let trial = Trial { profile, cycle: &cycle, answers };
         let kept = kept_free(nominations, &trial, |node| answers.filters.is_filtered(node));
         let resolvable = resolvable(&trial, self.journal.all(), &kept);
-        let rejected = RejectedInCycle { trial, nominations, resolvable: &resolvable, kept: &kept };
+        let rejected = RejectedInCycle { trial, nominations, resolvable: &resolvable, kept: &kept, examined };
         let surroundings =
             Around { profiles: &self.profiles, bindings: &self.bindings, nominations: &self.nominations, world };
         let after = meter.point(ExtensionPoint::PostFilter, || {
             post_filter(now, &rejected, &surroundings, &mut self.requests, meter)
         });
-        let message = message::fit_error(world, profile, &answers.filters, &kept, &after.reasons);
+        answers.examined = rejected.examined.into_inner();
+        let message = message::fit_error(world, profile, &answers.filters, self.journal.all(), &kept, &after.reasons);
         if after.is_preemption {
             self.preemption_attempts += 1;
         }
@@ -146,14 +147,15 @@ impl Scheduler {
         choice: Choice,
         probe: Option<Arc<dyn Probe>>,
     ) {
-        let Choice { node, concession } = choice;
+        let Choice { node, concession, doubts } = choice;
         let names = (Self::pod_ref(world, pod), world.node_name(node).map(str::to_owned));
         let (Some(reference), Some(node_name)) = names else { return self.drop_pod(now, world, pod) };
         let event = Event::PodAssumed { pod: Box::new(key(&reference)), node: node_name.clone() };
         let changes = observe::apply(world, event);
         self.noted(now, world, &changes);
-        if let Some(concession) = concession {
-            let event = PodEvent::Yielded(concession);
+        self.note_nomination(pod);
+        let reports = concession.map(PodEvent::Yielded).into_iter().chain(doubts.into_iter().map(PodEvent::Doubtful));
+        for event in reports {
             let profile = self.profiles[index].name().to_owned();
             self.effects.push(Effect::PostEvent { pod: reference.clone(), profile, event });
         }
@@ -171,9 +173,10 @@ impl Scheduler {
 
     /// Removes the pod from the node on which it was assumed.
     pub(super) fn forget(&mut self, now: Duration, world: &mut World, pod: &PodRef) {
-        let PodRef { namespace, name, uid, .. } = pod.clone();
+        let PodRef { id, namespace, name, uid } = pod.clone();
         let changes = observe::apply(world, Event::PodForgotten { namespace, name, uid });
         self.noted(now, world, &changes);
+        self.note_nomination(id);
     }
 
     /// The attempt failed: the pod returns to the queue, and its condition and an event report why.

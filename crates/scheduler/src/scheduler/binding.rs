@@ -332,7 +332,7 @@ impl Scheduler {
             self.end_point(&binding, ExtensionPoint::PostBind, "Success", began);
         }
         self.queue.remove(pod.id);
-        self.nominations.set(pod.id, None);
+        self.set_nomination(pod.id, None);
         let PodRef { namespace, name, .. } = pod;
         let message = format!("Successfully assigned {namespace}/{name} to {}", binding.placed.node_name);
         let (profile, event) = (self.profiles[index].name().to_owned(), PodEvent::Scheduled { message });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use model::PodId;
 
-use crate::framework::points::Concession;
+use crate::framework::points::{Concession, Doubt};
 use crate::framework::work::Work;
 use crate::queue::Attempts;
 
@@ -18,6 +18,13 @@ pub struct PodRef {
     pub namespace: String,
     pub name: String,
     pub uid: String,
+}
+
+/// A pod that is evicted, and the node that it leaves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Victim {
+    pub pod: PodRef,
+    pub node: String,
 }
 
 /// What happened.
@@ -39,7 +46,7 @@ pub enum Input {
     /// An [`Effect::PreBind`] is done.
     PreBound { pod: PodRef, plugin: &'static str },
     /// An [`Effect::Preempt`] has ended. `victims` are those that were evicted for it; an error says why not all were.
-    Evicted { pod: PodRef, node: String, victims: Vec<PodRef>, error: Option<String> },
+    Evicted { pod: PodRef, node: String, victims: Vec<Victim>, error: Option<String> },
     /// A message for a plugin, in every profile that has it.
     Message { plugin: &'static str, message: Work },
     /// This process no longer leads: pods that wait for permission, or whose work has not bound them yet, are given up.
@@ -61,8 +68,9 @@ pub enum Effect {
     SetCondition { pod: PodRef, reason: ConditionReason, message: String, nomination: NominationWrite },
     /// Write `status.nominatedNodeName`; `None` clears it.
     Nominate { pod: PodRef, node: Option<String> },
-    /// Evict these pods to make room for `pod`, in the name of this profile. Answered with [`Input::Evicted`].
-    Preempt { pod: PodRef, node: String, profile: String, victims: Vec<PodRef> },
+    /// Evict these pods to make room for `pod` on this node, in the name of this profile. Answered with
+    /// [`Input::Evicted`].
+    Preempt { pod: PodRef, node: String, profile: String, victims: Vec<Victim> },
     /// So many pods give up their places for another one; for metrics.
     VictimsChosen { count: usize },
     /// Post a Kubernetes event on the pod, in the name of this profile.
@@ -108,6 +116,8 @@ pub enum PodEvent {
     Preempted { message: String },
     /// Warning: a plugin yielded so that the pod could be placed.
     Yielded(Concession),
+    /// Warning: the pod may not work on the node that it is placed on.
+    Doubtful(Doubt),
 }
 
 /// The label `result` of kube-scheduler's metrics.

@@ -9,6 +9,7 @@ use model::{LiftMode, LiftSettings, PodId, World};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
+use super::effect::Victim;
 use super::*;
 use crate::config::Configuration;
 use crate::explain::explain;
@@ -64,7 +65,7 @@ impl Stage {
                         self.scheduler.step(self.now, &mut self.world, Input::Bound { pod });
                     }
                     Effect::Preempt { pod, node, victims, .. } => {
-                        for PodRef { namespace, name, .. } in victims.clone() {
+                        for Victim { pod: PodRef { namespace, name, .. }, .. } in victims.clone() {
                             self.event(Event::PodDeleted { namespace, name });
                         }
                         let evicted = Input::Evicted { pod, node, victims, error: None };

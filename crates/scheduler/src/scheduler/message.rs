@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use model::{NodeId, World};
+use model::{NodeId, NodeSet, World};
 
 use crate::evaluate::{Filters, Outcome, Refused};
 use crate::framework::profile::Profile;
+use crate::framework::status::Rejection;
 
 /// The longest event note that Kubernetes accepts.
 const EVENT_BYTES_MAX: usize = 1024;
@@ -20,6 +21,7 @@ pub(crate) fn fit_error(
     world: &World,
     profile: &Profile,
     filters: &Filters,
+    all: &NodeSet,
     kept_free: &[(NodeId, Refused)],
     afterwards: &str,
 ) -> String {
@@ -28,16 +30,21 @@ pub(crate) fn fit_error(
         // Writing to a string does not fail.
         let _ = write!(message, " {}.", rejection.reasons.message());
     } else {
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        let is_kept_free = |node: &NodeId| kept_free.binary_search_by_key(node, |(node, _)| *node).is_ok();
-        let others = world.node_ids().filter(|node| !is_kept_free(node));
-        let verdicts: Vec<_> = others.filter_map(|node| filters.verdict(profile, node)).collect();
-        let rejections = verdicts.iter().map(|verdict| verdict.rejection);
-        for rejection in rejections.chain(kept_free.iter().map(|(_, refused)| &refused.rejection)) {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut count = |rejection: &Rejection, nodes: usize| {
             for reason in rejection.reasons.iter() {
-                *counts.entry(reason).or_default() += 1;
+                match counts.get_mut(reason) {
+                    Some(count) => *count += nodes,
+                    None => drop(counts.insert(reason.to_owned(), nodes)),
+                }
             }
+        };
+        let mut others = all.clone();
+        for (node, refused) in kept_free {
+            others.remove(*node);
+            count(&refused.rejection, 1);
         }
+        filters.for_each_verdict(profile, &others, |rejection, nodes| count(rejection, nodes.len()));
         // Sorted as text, including the numbers: "10 x" comes before "9 x".
         let mut counted: Vec<String> = counts.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         counted.sort_unstable();

@@ -25,6 +25,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::storage::uid::Uid;
 use model::{NodeId, PodId, World};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -165,6 +166,15 @@ impl Scheduler {
         self.queue.pending().active > 0
     }
 
+    /// The condition of a pod could not be written: the next failed attempt reports it, also with the same message.
+    pub fn report_again(&mut self, world: &World, namespace: &str, name: &str, uid: &str) {
+        if let Some(pod) = world.pod_id(namespace, name)
+            && world.pod(pod).is_some_and(|known| known.uid == Uid::from(uid))
+        {
+            self.queue.report_again(pod);
+        }
+    }
+
     /// Processes changes that the world already contains. They must not include the changes that this scheduler made
     /// itself in a step.
     pub fn observe(&mut self, now: Duration, world: &World, changes: &Changes) -> Vec<Effect> {
@@ -242,6 +252,7 @@ impl Scheduler {
         for change in &changes.changes {
             self.queue.changed(now, change, &mut advice);
         }
+        self.victims_left(now, world, changes);
     }
 
     /// After a relist: finds the pods to place again, and wakes all pods that wait for a change.
@@ -273,7 +284,7 @@ impl Scheduler {
             // The pod is no longer tried, but it keeps its nomination until it is gone, as upstream.
             let keeps_room = profile.is_some() && waits && pod.terminating;
             self.drop_pod(now, world, id);
-            return self.nominations.set(id, nominated.filter(|_| keeps_room));
+            return self.set_nomination(id, nominated.filter(|_| keeps_room));
         };
         if self.bindings.uid(id).is_some_and(|uid| *uid != pod.uid) {
             // Another pod with the same name.
@@ -281,7 +292,7 @@ impl Scheduler {
         }
         let Some(pod) = world.pod(id) else { return };
         let newcomer = Newcomer { pod: id, uid: pod.uid.clone(), profile };
-        self.nominations.set(id, nominated);
+        self.set_nomination(id, nominated);
         let mut advice = PluginAdvice { profiles: &self.profiles, world, sampler: &mut self.sampler };
         self.queue.apply(now, newcomer, &mut advice);
     }
@@ -289,11 +300,27 @@ impl Scheduler {
     /// Stops all work for the pod.
     fn drop_pod(&mut self, now: Duration, world: &World, pod: PodId) {
         self.queue.remove(pod);
-        self.nominations.set(pod, None);
+        self.set_nomination(pod, None);
         // If the watch shows the pod on a node during its binding, the binding continues: its result is still to come.
         let is_bound = world.pod(pod).is_some_and(|pod| pod.node().is_some());
         if !is_bound {
             self.give_up_binding(now, world, pod);
+        }
+    }
+
+    /// The pod was placed, perhaps elsewhere, or forgotten: it does or does not need the room that is kept for it.
+    fn note_nomination(&mut self, pod: PodId) {
+        if let Some(node) = self.nominations.node_of(pod) {
+            self.journal.changed(node, Aspect::DryRun);
+        }
+    }
+
+    /// Nominates the pod to a node, or clears its nomination. Called also if the pod itself changed.
+    fn set_nomination(&mut self, pod: PodId, node: Option<NodeId>) {
+        let before = self.nominations.node_of(pod);
+        self.nominations.set(pod, node);
+        for node in before.into_iter().chain(node) {
+            self.journal.changed(node, Aspect::DryRun);
         }
     }
 
@@ -319,12 +346,17 @@ pub(crate) fn note(journal: &mut Journal, world: &World, changes: &Changes) {
             journal.changed(node, if description_changed { Aspect::Description } else { Aspect::Pods });
         }
     }
+    for &node in &changes.started {
+        journal.changed(node, Aspect::DryRun);
+    }
 }
 
 #[cfg(test)]
 mod handle_tests;
 #[cfg(test)]
 mod hint_tests;
+#[cfg(test)]
+mod kept_results_tests;
 #[cfg(test)]
 mod order_tests;
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub struct Changes {
     pub removed_nodes: Vec<NodeId>,
     /// Changes that can help waiting pods.
     pub changes: Vec<Change>,
+    /// Nodes with a pod whose start became known. It decides only which pods are preempted first.
+    pub started: Vec<NodeId>,
 }
 
 impl Changes {
@@ -80,6 +82,7 @@ impl Changes {
             && self.removed_pods.is_empty()
             && self.removed_nodes.is_empty()
             && self.changes.is_empty()
+            && self.started.is_empty()
     }
 
     fn push(&mut self, kinds: ChangeKinds, node: Option<NodeId>, pod: Option<ChangedPod>) {
@@ -149,6 +152,8 @@ fn compare_pods(before: Option<&PodState>, after: Option<&PodState>, changes: &m
                 // Its requests or its labels changed. Both may help, because the requests may be lower.
                 let kinds = ChangeKinds::POD_LABELS | ChangeKinds::POD_SCALED_DOWN;
                 changes.push(kinds, Some(node), Some(changed(before).turned_into(&changed(after))));
+            } else if let Some(node) = is.filter(|_| before.started_s != after.started_s) {
+                changes.started.push(node);
             }
         }
     }

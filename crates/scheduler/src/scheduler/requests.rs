@@ -13,7 +13,7 @@ use super::Scheduler;
 use super::advice::PluginAdvice;
 use super::binding::Bindings;
 use super::observe;
-use crate::evaluate::{ahead_of, hypothetical};
+use crate::evaluate::{Ahead, hypothetical};
 use crate::framework::cycle::Cycle;
 use crate::framework::handle::{Handle, NodeRefusal, Request, States, Surroundings, WaitingPod, Wish};
 use crate::framework::profile::Profile;
@@ -39,9 +39,10 @@ impl Surroundings for Around<'_> {
         let profile = self.profiles.iter().find(|profile| profile.name() == cycle.facts().scheduler_name)?;
         // A pod that the plugin moves in its view has the place that it has there.
         let is_moved = |pod: &PodId| view.removed().contains(pod) || view.added().iter().any(|(added, _)| added == pod);
-        let mut ahead = ahead_of(&cycle, self.nominations.on(node)).filter(|pod| !is_moved(pod)).peekable();
+        let ahead = Ahead::new(&cycle, self.nominations).of(node).into_iter();
+        let mut ahead = ahead.filter(|(pod, _)| !is_moved(pod)).peekable();
         if ahead.peek().is_some() {
-            let view = ahead.fold(view.clone(), |view, pod| view.with(pod, node));
+            let view = ahead.fold(view.clone(), |view, (pod, on)| view.with(pod, on));
             if let Some(refusal) = hypothetical::refusal(profile, &Cycle { view: &view, ..cycle }, node) {
                 return Some(refusal);
             }
@@ -123,7 +124,7 @@ impl Scheduler {
     pub(super) fn nominate_here(&mut self, world: &World, pod: PodId, node: Option<NodeId>) -> NominationWrite {
         let name = node.and_then(|node| world.node_name(node));
         let is_known = self.nominations.node_of(pod) == node && world.nominated_node(pod) == name;
-        self.nominations.set(pod, node);
+        self.set_nomination(pod, node);
         match name {
             _ if is_known => NominationWrite::Nothing,
             None => NominationWrite::Clear,

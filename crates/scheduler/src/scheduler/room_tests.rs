@@ -154,7 +154,7 @@ fn post_filter_finds_victims_and_the_pod_is_nominated() {
     let effects = place(&mut scheduler, &mut world, sized("big", 2000, 10));
     let preempted = effects.iter().find_map(|effect| match effect {
         Effect::Preempt { node, victims, .. } => {
-            Some((node.as_str(), victims.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>()))
+            Some((node.as_str(), victims.iter().map(|victim| victim.pod.name.as_str()).collect::<Vec<_>>()))
         }
         _ => None,
     });

@@ -138,6 +138,20 @@ pub(crate) fn claims(names: &[&str]) -> Vec<PodVolume> {
     names.iter().map(|name| PodVolume::Claim((*name).to_owned())).collect()
 }
 
+/// A pod with these volumes on node `n1`.
+pub(crate) fn there(name: &str, volumes: Vec<PodVolume>) -> Event {
+    Event::PodApplied(pod_using(name, volumes, Some("n1")))
+}
+
+/// Nodes with these labels, and a pod `p` with these volumes that waits for a node.
+pub(crate) fn world_for(nodes: &[(&str, &[(&str, &str)])], mut events: Vec<Event>, volumes: Vec<PodVolume>) -> World {
+    events.push(Event::PodApplied(pod_using("p", volumes, None)));
+    world_of(nodes.iter().map(|(name, labels)| labelled(name, labels)).collect(), events)
+}
+
+/// Two nodes without more labels.
+pub(crate) const N1_AND_N2: &[(&str, &[(&str, &str)])] = &[("n1", &[]), ("n2", &[])];
+
 pub(crate) fn world_of(nodes: Vec<NodeFacts>, events: Vec<Event>) -> World {
     let mut world = super::world(&[]);
     nodes.into_iter().for_each(|node| drop(world.apply(Event::NodeApplied(node))));

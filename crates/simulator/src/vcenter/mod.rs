@@ -45,6 +45,8 @@ pub struct Config {
     pub host_memory_mib: u64,
     pub node_cpu_count: u32,
     pub node_memory_mib: u64,
+    /// Every host also has a datastore of its own: `local-1`, `local-2`, ...
+    pub local_datastores: bool,
     pub drs: DrsLevel,
     /// The interval between DRS passes.
     pub drs_period: Duration,
@@ -70,6 +72,7 @@ impl Default for Config {
             host_memory_mib: 256 * 1024,
             node_cpu_count: 8,
             node_memory_mib: 32 * 1024,
+            local_datastores: false,
             drs: DrsLevel::FullyAutomated,
             drs_period: Duration::from_secs(60),
             ha: true,

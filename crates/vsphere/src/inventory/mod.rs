@@ -5,6 +5,7 @@
 //!
 //! - `properties`, `cluster_settings`: the watched properties and how they are parsed. `picture`: the inventory state,
 //!   that is, everything known about one vCenter, and what has been emitted of it.
+//! - `datastores`: those that a host cannot use; only for a scheduler.
 //! - `queries`: queries for what the watch does not report. `session`: one session with a vCenter, from login to its
 //!   end.
 //! - `backoff`: the wait between two sessions. `instances`: an instance is followed only once. `scope`: which VMs may be nodes.
@@ -16,6 +17,7 @@
 
 mod backoff;
 mod cluster_settings;
+mod datastores;
 mod instances;
 mod picture;
 mod properties;

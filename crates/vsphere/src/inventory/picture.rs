@@ -8,13 +8,15 @@
 //! A VM exists while both watches show it. If a parent moves or is renamed, the facts of all objects below it change.
 //! The same updates give the same state, no matter how they are divided into pages and how the two watches interleave.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::{ClusterFacts, Event, HostFacts, VcenterId, VmFacts};
 
+use super::datastores::Datastores;
 use super::properties::{
-    CLUSTER, COMPUTE, DATACENTER, FOLDER, HOST, HostState, PlaceState, RESOURCE_POOL, State, VAPP, VM, VmPlacement,
-    VmState,
+    CLUSTER, COMPUTE, DATACENTER, DATASTORE, DatastoreState, FOLDER, HOST, HostState, PlaceState, RESOURCE_POOL,
+    STORAGE_POD, State, VAPP, VM, VmPlacement, VmState,
 };
 use super::scope::VmScope;
 use crate::ManagedObject;
@@ -33,6 +35,8 @@ pub(crate) struct Picture {
     clusters: Tracked<PlaceState, ClusterFacts>,
     /// Folders, datacenters, the compute resources of standalone hosts, and resource pools if they are watched.
     places: BTreeMap<String, PlaceState>,
+    /// None if they are not watched.
+    datastores: BTreeMap<String, DatastoreState>,
     scope: VmScope,
     /// The VMs with a tag of the scope.
     tagged: BTreeSet<String>,
@@ -47,6 +51,7 @@ impl Picture {
             hosts: Tracked::default(),
             clusters: Tracked::default(),
             places: BTreeMap::new(),
+            datastores: BTreeMap::new(),
             scope: VmScope::default(),
             tagged: BTreeSet::new(),
         }
@@ -81,7 +86,11 @@ impl Picture {
                 self.clusters.apply(update);
                 self.hosts.mark_all();
             }
-            COMPUTE | DATACENTER | FOLDER | RESOURCE_POOL | VAPP => {
+            DATASTORE => {
+                apply_to(&mut self.datastores, update);
+                self.hosts.mark_all();
+            }
+            COMPUTE | DATACENTER | FOLDER | STORAGE_POD | RESOURCE_POOL | VAPP => {
                 apply_to(&mut self.places, update);
                 if !self.scope.is_everything() {
                     self.vms.mark_all();
@@ -154,7 +163,13 @@ impl Picture {
         };
         let (hosts, hosts_gone) = {
             let (places, clusters) = (&self.places, &self.clusters);
-            self.hosts.drain(|id, host| Reading::from_facts(host_facts(id, host, places, clusters)))
+            // Built only if a host is read.
+            let datastores = OnceCell::new();
+            let of_datacenters = || Datastores::of(self.datastores.values(), places);
+            self.hosts.drain(|id, host| {
+                let datastores = datastores.get_or_init(of_datacenters);
+                Reading::from_facts(host_facts(id, host, places, clusters, datastores))
+            })
         };
         let (vms, vms_gone) = {
             let (placements, places, scope, tagged) = (&self.placements, &self.places, &self.scope, &self.tagged);
@@ -223,6 +238,7 @@ fn host_facts(
     host: &HostState,
     places: &BTreeMap<String, PlaceState>,
     clusters: &Tracked<PlaceState, ClusterFacts>,
+    datastores: &Datastores<'_>,
 ) -> Option<HostFacts> {
     let cluster = host.parent.as_ref().filter(|parent| parent.kind == CLUSTER);
     let above = match cluster {
@@ -237,17 +253,26 @@ fn host_facts(
         connection: host.connection,
         maintenance: host.in_maintenance || host.entering_maintenance,
         load: host.load(),
+        datastores_missing: datastores.missing(id, datacenter_id(places, above)),
     })
 }
 
-/// The name of the datacenter that is or contains `above`, through any depth of folders.
+/// The name of the datacenter that is or contains `above`.
 fn datacenter(places: &BTreeMap<String, PlaceState>, above: Option<&ManagedObject>) -> Option<String> {
+    places.get(datacenter_id(places, above)?)?.name.clone()
+}
+
+/// The datacenter that is or contains `above`, through any depth of folders.
+pub(super) fn datacenter_id<'a>(
+    places: &'a BTreeMap<String, PlaceState>,
+    above: Option<&'a ManagedObject>,
+) -> Option<&'a str> {
     let mut above = above;
     for _ in 0..ANCESTORS_MAX {
         let object = above?;
         let place = places.get(&object.id)?;
         if object.kind == DATACENTER {
-            return place.name.clone();
+            return Some(&object.id);
         }
         above = place.parent.as_ref();
     }

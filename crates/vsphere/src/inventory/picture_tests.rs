@@ -330,3 +330,58 @@ proptest! {
         prop_assert_eq!(mixed.changes(), separate.changes());
     }
 }
+
+/// A datastore in a folder, with the hosts that mount it and whether the mount is accessible, if that is reported.
+fn datastore(id: &str, name: &str, folder: &str, mounts: &[(&str, Option<bool>)]) -> ObjectUpdate {
+    let mount = |(host, accessible): &(&str, Option<bool>)| {
+        let flag = |accessible: &bool| format!("<accessible>{accessible}</accessible>");
+        let flags = accessible.as_ref().map(flag).unwrap_or_default();
+        format!(
+            "<DatastoreHostMount><key type=\"HostSystem\">{host}</key>\
+             <mountInfo><accessMode>readWrite</accessMode>{flags}</mountInfo></DatastoreHostMount>"
+        )
+    };
+    let mounts = Element::parse(&format!("<val>{}</val>", mounts.iter().map(mount).collect::<String>())).unwrap();
+    let url = text(&format!("ds:///vmfs/volumes/{id}/"));
+    let parent = reference(FOLDER, folder);
+    let changes = [("name", text(name)), ("parent", parent), ("summary.url", url), ("host", mounts)];
+    update(UpdateKind::Enter, (DATASTORE, id), &changes)
+}
+
+/// By host: the names of the datastores that it lacks.
+fn lacking(events: &[Event]) -> Vec<(&str, Vec<&str>)> {
+    let mut found = Vec::new();
+    for event in events {
+        if let Event::HostApplied { host, .. } = event {
+            let names = host.datastores_missing.iter().map(|datastore| datastore.name.as_str());
+            found.push((host.name.as_str(), names.collect()));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_host_lacks_a_datastore_of_its_datacenter_that_only_others_can_use() {
+    let mut picture = Picture::new(ID);
+    deep_inventory().iter().for_each(|update| picture.apply(update));
+    picture.apply(&place(FOLDER, "group-s1", "datastore", (DATACENTER, "datacenter-1")));
+    picture.apply(&place(STORAGE_POD, "group-p1", "pod", (FOLDER, "group-s1")));
+    picture.apply(&place(FOLDER, "group-s2", "datastore", (DATACENTER, "datacenter-2")));
+    for update in [
+        datastore("a", "shared", "group-s1", &[("host-1", Some(true)), ("host-2", None)]),
+        datastore("b", "broken", "group-s1", &[("host-1", Some(true)), ("host-2", Some(false))]),
+        datastore("c", "local", "group-p1", &[("host-2", Some(true))]),
+        // Of another datacenter, of an unknown place, and one that no host mounts.
+        datastore("d", "oslo", "group-s2", &[("host-9", Some(true))]),
+        datastore("e", "nowhere", "group-unknown", &[("host-2", Some(true))]),
+        datastore("f", "unmounted", "group-s1", &[]),
+    ] {
+        picture.apply(&update);
+    }
+    assert_eq!(lacking(&picture.changes()), [("esx-1", vec!["local"]), ("esx-2", vec!["broken"])]);
+    assert_eq!(picture.changes(), []);
+    picture.apply(&datastore("c", "local", "group-p1", &[("host-1", Some(true)), ("host-2", Some(true))]));
+    assert_eq!(lacking(&picture.changes()), [("esx-1", vec![])]);
+    picture.apply(&update(UpdateKind::Leave, (DATASTORE, "b"), &[]));
+    assert_eq!(lacking(&picture.changes()), [("esx-2", vec![])]);
+}

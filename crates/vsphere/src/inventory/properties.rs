@@ -7,9 +7,11 @@
 //! response keeps its known value. Every vCenter from 6.5 on accepts the paths: a cluster's `configurationEx` is read
 //! as a whole, because its DRS settings belong to a subtype that a path cannot name.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use model::event::{HostConnection, HostLoadFacts};
+use model::event::{DatastoreFacts, HostConnection, HostLoadFacts};
 use uuid::Uuid;
 
 use super::cluster_settings::ClusterSettings;
@@ -44,13 +46,26 @@ const VM_PATHS: &[&str] = &[
 ];
 const SCOPE_PATHS: usize = 2;
 
+pub(crate) const DATASTORE: &str = "Datastore";
+/// A folder of datastores.
+pub(crate) const STORAGE_POD: &str = "StoragePod";
+
+/// Which hosts mount which datastores.
+const DATASTORES: [Selection<'_>; 2] = [
+    Selection { kind: DATASTORE, paths: &["name", "parent", "summary.url", "host"] },
+    Selection { kind: STORAGE_POD, paths: &["name", "parent"] },
+];
+
 /// What is watched; if the scope limits which VMs count, also what contains them.
-pub(crate) fn watched(scope: &VmScope) -> Vec<Selection<'static>> {
+pub(crate) fn watched(scope: &VmScope, with_datastores: bool) -> Vec<Selection<'static>> {
     let mut watched = WATCHED.to_vec();
     if !scope.is_everything() {
         watched.retain(|selection| selection.kind != VM);
         watched.push(Selection { kind: VM, paths: VM_PATHS });
         watched.extend([RESOURCE_POOL, VAPP].map(|kind| Selection { kind, paths: &["name", "parent"] }));
+    }
+    if with_datastores {
+        watched.extend(DATASTORES);
     }
     watched
 }
@@ -261,6 +276,36 @@ impl State for PlaceState {
         self.settings_in_doubt = (self.settings_in_doubt || any("recentTask")) && !any("configurationEx");
         changes.iter().for_each(|change| self.take(&change.path, change.value.as_ref()));
     }
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct DatastoreState {
+    pub(crate) facts: Arc<DatastoreFacts>,
+    pub(crate) parent: Option<ManagedObject>,
+    /// By the id of a host that mounts it: whether the mount can be used. `None` while the mounts are unknown.
+    pub(crate) mounts: Option<BTreeMap<String, bool>>,
+}
+
+impl State for DatastoreState {
+    fn take(&mut self, path: &str, value: Option<&Element>) {
+        match path {
+            "name" => Arc::make_mut(&mut self.facts).name = value.and_then(name).unwrap_or_default(),
+            "summary.url" => {
+                Arc::make_mut(&mut self.facts).url = value.and_then(text).unwrap_or_default().to_owned();
+            }
+            "parent" => self.parent = value.and_then(Element::reference),
+            "host" => self.mounts = value.map(|value| value.children.iter().filter_map(mount).collect()),
+            _ => (),
+        }
+    }
+}
+
+/// A `DatastoreHostMount`. A mount without these flags can be used, as far as is known.
+fn mount(value: &Element) -> Option<(String, bool)> {
+    let host = value.child("key")?.reference()?.id;
+    let info = value.child("mountInfo");
+    let flag = |name: &str| info.and_then(|info| info.child(name)).is_none_or(is_true);
+    Some((host, flag("mounted") && flag("accessible")))
 }
 
 fn text(value: &Element) -> Option<&str> {

@@ -189,3 +189,12 @@ fn properties_that_change_all_the_time_are_read_and_not_watched() {
     let read: Vec<_> = READ_AGAIN.iter().flat_map(|selection| selection.paths).collect();
     assert!(LOADS.iter().flat_map(|selection| selection.paths).all(|path| read.contains(&path)));
 }
+
+#[test]
+fn datastores_are_watched_only_for_a_scheduler() {
+    let kinds = |with_datastores| -> Vec<&str> {
+        watched(&VmScope::default(), with_datastores).iter().map(|selection| selection.kind).collect()
+    };
+    assert!(!kinds(false).contains(&DATASTORE) && !kinds(false).contains(&STORAGE_POD));
+    assert_eq!(kinds(true), [kinds(false), vec![DATASTORE, STORAGE_POD]].concat());
+}

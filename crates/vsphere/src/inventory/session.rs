@@ -149,7 +149,9 @@ impl Session {
         let tags = self.tags.insert(TagReader::new(config)?);
         let tagged = tags.first(memory).await?;
         let root = client.content().root_folder.clone();
-        let inventory = self.inventory.insert(Watch::start(client.clone(), &root, &watched(&config.scope)).await?);
+        let inventory = self
+            .inventory
+            .insert(Watch::start(client.clone(), &root, &watched(&config.scope, config.with_datastores)).await?);
         let placements = self.placements.insert(Watch::start(client.clone(), &root, PLACEMENTS).await?);
         let mut picture = Picture::new(id).with_scope(config.scope.clone());
 

@@ -91,6 +91,7 @@ fn host(maintenance: bool, datacenter: &str) -> Event {
         connection: HostConnection::Connected,
         maintenance,
         load: None,
+        datastores_missing: Vec::new(),
     };
     Event::HostApplied { vcenter: ID, host }
 }

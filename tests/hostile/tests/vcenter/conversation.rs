@@ -167,14 +167,17 @@ fn kind_of(request: &[u8]) -> String {
     format!("{method} {object}")
 }
 
-/// Replays the conversation with each response mutated. `work` returns whether everything succeeded.
+/// Replays the conversation with each response mutated. `work` returns whether everything succeeded. The runtime in which it
+/// was recorded ends: the embedded vCenter would go on there, and take memory of its own.
 pub fn attack_conversation(
     alone: &Alone,
-    runtime: &tokio::runtime::Runtime,
+    recorded_in: tokio::runtime::Runtime,
     (name, memory): (&str, Memory),
     answers: &[Answer],
     work: impl AsyncFn(VcenterConfig) -> bool,
 ) {
+    drop(recorded_in);
+    let runtime = in_virtual_time();
     let samples: Vec<Vec<u8>> = answers.iter().map(|answer| answer.body.to_vec()).collect();
     let target = Target { name, samples: &samples, words: WORDS, memory };
     attack(alone, &target, |Input { bytes, sample }| {

@@ -29,7 +29,7 @@ fn number_10_no_response_of_a_vcenter_to_login_and_list_is_dangerous() {
         log.lock().expect("a log").clone()
     });
     let memory = Memory { fixed_bytes: 1 << 20, bytes_per_byte: 160 };
-    attack_conversation(&alone, &runtime, ("inventory", memory), &answers, async |config| {
+    attack_conversation(&alone, runtime, ("inventory", memory), &answers, async |config| {
         connect_once(&config).await.is_ok()
     });
 }
@@ -47,7 +47,7 @@ fn number_10_no_response_of_a_vcenter_to_a_watch_is_dangerous() {
     let updates = answers.iter().filter(|answer| answer.body.windows(6).any(|part| part == b"modify")).count();
     assert!(updates >= 5, "{updates} of {} responses have changes", answers.len());
     let memory = Memory { fixed_bytes: 4 << 20, bytes_per_byte: 160 };
-    attack_conversation(&alone, &runtime, ("watch", memory), &answers, follow);
+    attack_conversation(&alone, runtime, ("watch", memory), &answers, follow);
 }
 
 /// Watches the inventory, and applies every event. Returns whether the world is in sync at the end.

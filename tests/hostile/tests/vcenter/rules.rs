@@ -35,7 +35,7 @@ fn number_10_no_response_of_a_vcenter_to_a_rule_change_is_dangerous() {
         (cluster, log.lock().expect("a log").clone())
     });
     let memory = Memory { fixed_bytes: 1 << 20, bytes_per_byte: 160 };
-    attack_conversation(&alone, &runtime, ("rules", memory), &answers, async |config| work(config, &cluster).await);
+    attack_conversation(&alone, runtime, ("rules", memory), &answers, async |config| work(config, &cluster).await);
 }
 
 fn ids_in(answers: &[Answer], prefix: &str) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use real_peers::bench::{Contender, Identity, Running};
+use real_peers::bench::{Contender, Identity, Running, Scene, Workload};
 use serde_json::json;
 use testkit::{Bridger, ControlPlane, Scheduler};
 
@@ -46,6 +46,11 @@ impl Contender for Kind<'_> {
 
     fn takes_turns(self) -> bool {
         self != Kind::KubeScheduler
+    }
+
+    fn takes_part(self, workload: &Workload) -> bool {
+        // The null binder neither makes room nor chooses volumes.
+        workload.scene == Scene::Plain || !matches!(self, Kind::NullBinder(_))
     }
 
     async fn beside(self, _: &ControlPlane) -> Result<()> {

@@ -28,7 +28,7 @@ fn golden_file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../golden/written-rules.json")
 }
 
-/// The name of the ConfigMap that keeps a record.
+/// The name of the ConfigMap in which earlier versions keep a record.
 fn object_name(record_name: &str) -> String {
     let hex: String = Sha256::digest(record_name).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("bridger-rules-{hex}")
@@ -50,6 +50,11 @@ impl Upgrade {
 
     fn config_maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.cluster.client.clone(), "kube-system")
+    }
+
+    async fn record_objects(&self) -> Result<Vec<String>> {
+        let found = self.config_maps().list(&ListParams::default().labels("bridger.dev/kind=rules")).await?;
+        Ok(found.into_iter().filter_map(|map| map.metadata.name).collect())
     }
 
     /// Lets an earlier build write the rules, and stops it.
@@ -170,10 +175,22 @@ async fn rules_of_an_earlier_version_stay_unchanged() -> Result<()> {
     upgrade.place("reader", "reader", 5, &affinity_to("cache")).await?;
     upgrade.place("licensed", "licensed", 6, &node_affinity_to(&[&hosts[0], &hosts[1]])).await?;
 
+    let names = ["--for", "run", "--name-records"];
     match std::env::var_os("BRIDGER_BEFORE") {
-        Some(program) => upgrade.write_by(Path::new(&program)).await?,
-        None => upgrade.create_from_golden().await?,
+        Some(program) => {
+            upgrade.cluster.grant(&names).await?;
+            upgrade.write_by(Path::new(&program)).await?;
+        }
+        None => {
+            upgrade.create_from_golden().await?;
+            // The usual role allows changes of the ConfigMaps of new records alone.
+            let refused = upgrade.cluster.command(&["run", "--port", "0", "--listen", "127.0.0.1"]).await?;
+            let is_explained = ["bridger-rules-", "--name-records"].iter().all(|text| refused.stderr.contains(text));
+            ensure!(refused.code == Some(2) && is_explained, "{refused:?}");
+            upgrade.cluster.grant(&names).await?;
+        }
     }
+    let held = upgrade.record_objects().await?;
     let before = upgrade.own().await?;
     for (kind, number) in [(ANTI_AFFINITY, 2), (AFFINITY, 1), (VM_HOST, 1)] {
         ensure!(before.of_kind(kind).len() == number, "{kind}: {before:?}");
@@ -206,5 +223,7 @@ async fn rules_of_an_earlier_version_stay_unchanged() -> Result<()> {
     })
     .await?;
     ensure!(record.iter().all(|(name, rule)| recorded.get(name) == Some(rule)), "{record:?}\n{recorded:?}");
+    let holds = upgrade.record_objects().await?;
+    ensure!(held.len() == 1 && holds == held, "the record keeps its ConfigMap: {held:?}, {holds:?}");
     Ok(())
 }

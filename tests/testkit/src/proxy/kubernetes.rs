@@ -9,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kube::Client;
+use serde_json::json;
 use tokio::task::JoinHandle;
 
 use super::watches::{self, WatchFaults};
@@ -76,6 +77,7 @@ async fn pass(State((client, steps, points, faults)): State<Passing>, request: R
     let when = match is_step.then(|| points.begin(format!("{} {path}", request.method()))) {
         Some(Fate::Stops(When::Before)) => return points.stop().await,
         Some(Fate::IsHeld(held)) => return hold(client, request, held).await,
+        Some(Fate::IsRefused(status)) => return refuse(status),
         Some(Fate::Stops(When::After)) => Some(When::After),
         Some(Fate::Passes) | None => None,
     };
@@ -91,6 +93,14 @@ async fn pass(State((client, steps, points, faults)): State<Passing>, request: R
         return points.stop().await;
     }
     answer.unwrap_or_else(|error| (StatusCode::BAD_GATEWAY, format!("{error:#}\n")).into_response())
+}
+
+/// As the API server refuses a request.
+fn refuse(status: u16) -> Response {
+    let body = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": status,
+        "message": "refused by the proxy", "reason": "" });
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
 /// In a task of its own, which a client that goes away does not end.

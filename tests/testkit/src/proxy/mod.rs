@@ -1,5 +1,5 @@
 //! Proxies in front of the API server and vcsim that record requests, and stop at a chosen request, before it takes effect or after it, so
-//! that Bridger can be killed at exactly this step; or hold a request and deliver it later.
+//! that Bridger can be killed at exactly this step; or hold a request and deliver it later; or refuse requests.
 
 pub mod hold;
 pub mod kubernetes;
@@ -33,6 +33,8 @@ struct State {
     /// Every step, with the time at which it arrived.
     arrived: Mutex<Vec<(Instant, String)>>,
     holds: Mutex<Vec<Held>>,
+    /// The steps that begin like this are answered with this status.
+    refusals: Mutex<Vec<(String, u16)>>,
 }
 
 /// What becomes of a step.
@@ -41,6 +43,7 @@ enum Fate {
     Passes,
     Stops(When),
     IsHeld(Held),
+    IsRefused(u16),
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +83,16 @@ impl Points {
         held
     }
 
+    /// From now on steps that begin like this do not reach the peer, and are answered with this HTTP status.
+    pub fn refuse(&self, beginning: &str, status: u16) {
+        self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner).push((beginning.to_owned(), status));
+    }
+
+    /// Nothing is refused any more.
+    pub fn refuse_nothing(&self) {
+        self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// A step begins.
     fn begin(&self, step: String) -> Fate {
         let holds = self.0.holds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,6 +101,10 @@ impl Points {
         }
         let mut arrived = self.0.arrived.lock().unwrap_or_else(PoisonError::into_inner);
         arrived.push((Instant::now(), step.clone()));
+        let refusals = self.0.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, status)) = refusals.iter().find(|(beginning, _)| step.starts_with(beginning)) {
+            return Fate::IsRefused(*status);
+        }
         let mut steps = self.lock();
         let Some((number, when)) = steps.stop_at else { return Fate::Passes };
         let is_it = steps.passed.len() == number;

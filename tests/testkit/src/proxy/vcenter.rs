@@ -42,6 +42,11 @@ async fn pass(mut client: TcpStream, upstream: &str, points: &Points) -> Result<
     let when = match step_of(&request).map(|step| points.begin(step)) {
         Some(Fate::Stops(When::Before)) => return points.stop().await,
         Some(Fate::IsHeld(held)) => return hold(client, upstream, &request, &held).await,
+        Some(Fate::IsRefused(status)) => {
+            let answer = format!("HTTP/1.1 {status} Refused\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+            client.write_all(answer.as_bytes()).await?;
+            return Ok(client.shutdown().await?);
+        }
         Some(Fate::Stops(When::After)) => Some(When::After),
         Some(Fate::Passes) | None => None,
     };

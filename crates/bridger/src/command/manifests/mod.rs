@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use kubernetes::record_store::slot_names;
 use model::{Part, Parts};
 
 use crate::embedded;
@@ -63,8 +64,8 @@ struct Rbac {
     /// [default: that of the service account]
     #[arg(long, value_name = "NAMESPACE")]
     record_namespace: Option<String>,
-    /// Allow changes of the rule record's ConfigMaps alone, by name. Reads the clusters from the vCenters of --config or
-    /// GOVC_URL; repeat it when a cluster is added
+    /// Allow changes of the ConfigMaps too in which earlier versions recorded rules. Reads the clusters, which their names
+    /// depend on, from the vCenters of --config or GOVC_URL
     #[arg(long)]
     name_records: bool,
     /// Configuration file of `bridger run`: which parts are on, the namespace of the rule record, and the vCenters for
@@ -87,7 +88,8 @@ enum Work {
 
 impl Rbac {
     fn to_yaml(&self) -> Result<String, Failure> {
-        let record_objects = if self.name_records { self.record_objects()? } else { Vec::new() };
+        let former = if self.name_records { self.former_objects()? } else { Vec::new() };
+        let record_objects: Vec<String> = slot_names().chain(former).collect();
         let (purpose, name) = match self.work {
             Work::Run => (Purpose::Run, "bridger"),
             Work::Scheduler => (Purpose::Schedule, "bridger-scheduler"),
@@ -124,9 +126,9 @@ impl Rbac {
         ConnectionArguments { config: self.config.clone(), ..ConnectionArguments::default() }
     }
 
-    fn record_objects(&self) -> Result<Vec<String>, Failure> {
+    fn former_objects(&self) -> Result<Vec<String>, Failure> {
         let settings = self.connection().settings()?;
-        let objects = embedded::runtime()?.block_on(startup::objects_of_record(&settings))?;
+        let objects = embedded::runtime()?.block_on(startup::former_objects_of_record(&settings))?;
         if objects.is_empty() {
             return Err(Failure::run("the vCenters have no cluster, so there is no rule record to name"));
         }

@@ -89,6 +89,19 @@ impl<L: Layout> Shared<L> {
     }
 }
 
+/// A list of shared values.
+pub(super) struct SharedList<L>(PhantomData<L>);
+
+impl<L: Layout> SharedList<L> {
+    pub(super) fn serialize<S: Serializer>(all: &[Arc<L::Of>], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(all.iter().map(|value| Written::<L>(value)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<L::Of>>, D::Error> {
+        Ok(Vec::<Read<L>>::deserialize(deserializer)?.into_iter().map(|read| Arc::new(read.0)).collect())
+    }
+}
+
 /// A list of values or `null`.
 pub(super) struct MaybeList<L>(PhantomData<L>);
 

@@ -153,6 +153,7 @@ struct Spread {
 #[serde(remote = "UnsupportedFeature", rename_all = "camelCase")]
 enum Unmet {
     ResourceClaim(String),
+    DeviceClass(String),
     SchedulingGroup(String),
 }
 

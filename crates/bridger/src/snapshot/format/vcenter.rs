@@ -1,19 +1,21 @@
 //! Layouts of a vCenter's inventory: clusters with their rules and groups, hosts, VMs.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::event::{
-    ClusterFacts, DrsBehavior, GroupFacts, GroupKind, HaFacts, HostConnection, HostFacts, HostLoadFacts, RuleFacts,
-    RuleKind, VmFacts,
+    ClusterFacts, DatastoreFacts, DrsBehavior, GroupFacts, GroupKind, HaFacts, HostConnection, HostFacts,
+    HostLoadFacts, RuleFacts, RuleKind, VmFacts,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::layout::{List, Maybe, layouts};
+use super::layout::{List, Maybe, SharedList, layouts};
 use crate::snapshot::VcenterPart;
 
 layouts! {
     Cluster of ClusterFacts,
+    Datastore of DatastoreFacts,
     Group of GroupFacts,
     Host of HostFacts,
     Load of HostLoadFacts,
@@ -59,6 +61,15 @@ struct Host {
     maintenance: bool,
     #[serde(with = "Maybe::<Load>")]
     load: Option<HostLoadFacts>,
+    #[serde(with = "SharedList::<Datastore>", skip_serializing_if = "Vec::is_empty")]
+    datastores_missing: Vec<Arc<DatastoreFacts>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "DatastoreFacts", default = "DatastoreFacts::default")]
+struct Datastore {
+    name: String,
+    url: String,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -105,6 +105,8 @@ struct Volume {
     node_terms: Option<Vec<NodeTermFacts>>,
     #[serde(with = "Source")]
     source: VolumeSourceFacts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    datastore: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -220,6 +222,7 @@ pub(super) enum UsedVolume {
     Disk(#[serde(with = "UsedDisk")] Disk),
     InTree(#[serde(with = "InTree")] InTreeVolume),
     Csi(String),
+    Datastore(String),
 }
 
 #[derive(Serialize, Deserialize)]

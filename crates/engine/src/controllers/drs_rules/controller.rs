@@ -582,10 +582,12 @@ impl Controller for DrsRules {
         self.was_leading = context.is_leading;
         self.lease_at = (!context.is_leading).then(|| context.now + LEASE_EVERY);
         self.plan(context);
+        self.report_at = None;
         if context.is_leading {
             self.reports.record(context.events, context.now, context.stopwatch);
+            // Else the findings that are pending would wake the loop all the time.
+            self.report_at = self.reports.next_due(context.now);
         }
-        self.report_at = self.reports.next_due(context.now);
         self.count_behind(context.now);
     }
 

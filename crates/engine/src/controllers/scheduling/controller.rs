@@ -25,7 +25,7 @@ use super::status_order::StatusOrder;
 use super::work::{self, BindWorkEnd, WorkEnd, WorkError, WorkPoint};
 use super::{Attempt, PluginTools, SchedulingMetrics, SchedulingSettings};
 use crate::binding::{BindEnd, is_known};
-use crate::ports::{Occurrence, Regarding, Severity};
+use crate::ports::{Occurrence, PodName, Regarding, Severity};
 use crate::runtime::{Closed, Context, Controller, LaneId, LaneSettings, Repeat};
 
 pub const NAME: &str = "scheduling";
@@ -70,6 +70,8 @@ pub struct Scheduling {
     /// The work in progress or about to be repeated, by the UID of its pod, to cancel it.
     in_work: BTreeMap<String, Arc<Notify>>,
     status_order: StatusOrder,
+    /// Evictions that wait until the nomination of the pod that they are for is written, by its UID.
+    evictions: BTreeMap<String, (EvictJob, Instant)>,
     /// Work to be repeated, and when.
     repeats: BTreeMap<Instant, Vec<WorkJob>>,
 }
@@ -101,6 +103,7 @@ impl Scheduling {
             tools: PluginTools::default(),
             in_work: BTreeMap::new(),
             status_order: StatusOrder::default(),
+            evictions: BTreeMap::new(),
             repeats: BTreeMap::new(),
             settings,
         }
@@ -208,7 +211,12 @@ impl Scheduling {
                     self.evict(EvictJob { pod, node, profile, victims }, began, context);
                 }
                 Effect::VictimsChosen { count } => self.metrics.preempted(count),
-                Effect::PostEvent { pod, profile, event } => record(pod, profile, event, context),
+                Effect::PostEvent { pod, profile, event } => {
+                    if let PodEvent::Doubtful(doubt) = &event {
+                        self.metrics.doubted(doubt.reason);
+                    }
+                    record(pod, profile, event, context);
+                }
                 Effect::Concluded { profile, result, attempts } => {
                     let now = context.now + context.stopwatch.elapsed();
                     self.metrics.attempted(&Attempt {
@@ -272,9 +280,20 @@ impl Scheduling {
         }
     }
 
+    /// Evicts when the nomination is written: by it another instance knows for which pod the victims go, should this one end meanwhile, and
+    /// evicts no others.
     fn evict(&mut self, job: EvictJob, began: Instant, context: &mut SchedulingContext<'_>) {
+        if self.status_order.is_under_way(&job.pod.uid) {
+            // One for each pod: a pod is not tried while it waits for evictions.
+            self.evictions.insert(job.pod.uid.clone(), (job, began));
+        } else {
+            self.send_eviction(job, began, context);
+        }
+    }
+
+    fn send_eviction(&mut self, job: EvictJob, began: Instant, context: &mut SchedulingContext<'_>) {
         let EvictJob { pod, node, victims, .. } = &job;
-        let victims = evict::names(victims);
+        let victims = evict::names(victims, node);
         tracing::info!(namespace = pod.namespace, pod = pod.name, node, victims, "evicting pods to make room");
         if let Err(SchedulingAction::Evict(job)) = context.actions.send(EVICTIONS, SchedulingAction::Evict(job)) {
             self.evict_failed(job, "too many evictions are waiting".to_owned(), began, context);
@@ -362,6 +381,12 @@ impl Scheduling {
     fn status_ended(&mut self, uid: &str, context: &mut SchedulingContext<'_>) {
         let next = self.status_order.ended(uid);
         self.send_status(uid, next, context);
+        // Also if the write failed, as kube-scheduler does: the room is needed nevertheless.
+        if !self.status_order.is_under_way(uid)
+            && let Some((job, began)) = self.evictions.remove(uid)
+        {
+            self.send_eviction(job, began, context);
+        }
     }
 
     fn send_status(&mut self, uid: &str, mut next: Option<StatusJob>, context: &mut SchedulingContext<'_>) {
@@ -467,9 +492,10 @@ impl Controller for Scheduling {
             SchedulingOutcome::Bind { job, end } => self.bind_ended(job, end, context),
             SchedulingOutcome::Work { job, end } => self.work_ended(job, end, context),
             SchedulingOutcome::Evicted { job, end } => self.evicted(job, end, context.now, context),
-            SchedulingOutcome::Status { uid, end } => {
+            SchedulingOutcome::Status { pod: PodName { namespace, name, uid }, end } => {
                 if let Err(error) = end {
                     tracing::debug!(%error, "could not write the status of a pod");
+                    self.scheduler.report_again(context.world.read(), &namespace, &name, &uid);
                 }
                 self.status_ended(&uid, context);
             }
@@ -510,6 +536,7 @@ fn record(pod: PodRef, profile: String, event: PodEvent, context: &SchedulingCon
         }
         PodEvent::FailedScheduling { message } => (Severity::Warning, "FailedScheduling", message),
         PodEvent::Preempted { message } => (Severity::Normal, "Preempted", message),
+        PodEvent::Doubtful(doubt) => (Severity::Warning, doubt.reason, doubt.message),
         PodEvent::Yielded(concession) => (Severity::Warning, concession.reason, concession.message.to_owned()),
     };
     let occurrence = Occurrence { regarding, severity, reason, message, reporter };

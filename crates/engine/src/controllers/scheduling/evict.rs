@@ -6,18 +6,11 @@
 //! Invariants: a later pod of the same name is never touched. The last victim goes last, and only if all others went:
 //! the pod they go for is tried again when the last one is gone, and without it as soon as one of them fails.
 
-use std::time::Duration;
-
 use futures::future::join_all;
-use scheduler::PodRef;
+use scheduler::{PodRef, Victim};
 
 use super::execute;
-use crate::ports::{PodName, PodStatusWriter, PortError};
-
-/// How often a write is sent that fails for a passing reason, and the first pause, as kube-scheduler does.
-const ATTEMPTS: u32 = 4;
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const PAUSE_GROWTH: u32 = 5;
+use crate::ports::{PodStatusWriter, PortError};
 
 /// A preemption.
 #[derive(Debug)]
@@ -28,12 +21,12 @@ pub struct EvictJob {
     /// The scheduler in whose name they are evicted.
     pub(super) profile: String,
     /// The most important first.
-    pub(super) victims: Vec<PodRef>,
+    pub(super) victims: Vec<Victim>,
 }
 
 #[derive(Debug, Default)]
 pub struct Evicted {
-    pub(super) victims: Vec<PodRef>,
+    pub(super) victims: Vec<Victim>,
     pub(super) error: Option<String>,
 }
 
@@ -42,21 +35,21 @@ pub(super) async fn all(pods: &dyn PodStatusWriter, job: &EvictJob) -> Evicted {
     let Some((last, others)) = job.victims.split_last() else { return Evicted::default() };
     let mut going = Vec::with_capacity(others.len());
     for victim in others {
-        going.push(one(pods, victim, &message));
+        going.push(one(pods, &victim.pod, &message));
     }
     let mut evicted = Evicted::default();
     for (victim, end) in others.iter().zip(join_all(going).await) {
         evicted.note(victim, end);
     }
     if evicted.error.is_none() {
-        let end = one(pods, last, &message).await;
+        let end = one(pods, &last.pod, &message).await;
         evicted.note(last, end);
     }
     evicted
 }
 
 impl Evicted {
-    fn note(&mut self, victim: &PodRef, end: Result<bool, PortError>) {
+    fn note(&mut self, victim: &Victim, end: Result<bool, PortError>) {
         match end {
             Ok(true) => self.victims.push(victim.clone()),
             Ok(false) => (),
@@ -67,47 +60,27 @@ impl Evicted {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Write<'a> {
-    /// The condition, with this message.
-    Disrupt(&'a str),
-    Delete,
-}
-
 /// `false` if the pod is gone already.
 async fn one(pods: &dyn PodStatusWriter, victim: &PodRef, message: &str) -> Result<bool, PortError> {
     let pod = execute::name(victim);
-    for write in [Write::Disrupt(message), Write::Delete] {
-        match send(pods, &pod, write).await {
-            Ok(()) => (),
-            // Invalid: another pod has its name.
-            Err(PortError::NotFound(_) | PortError::Invalid(_)) => return Ok(false),
-            Err(error) => return Err(error),
-        }
+    let mut end = execute::repeated(|| pods.disrupt(&pod, message)).await;
+    if end.is_ok() {
+        end = execute::repeated(|| pods.delete(&pod)).await;
     }
-    Ok(true)
+    match end {
+        Ok(()) => Ok(true),
+        // Invalid: another pod has its name.
+        Err(PortError::NotFound(_) | PortError::Invalid(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
-/// Sends it again after a passing failure.
-async fn send(pods: &dyn PodStatusWriter, pod: &PodName, write: Write<'_>) -> Result<(), PortError> {
-    let mut pause = FIRST_PAUSE;
-    for attempt in 1.. {
-        let end = match write {
-            Write::Disrupt(message) => pods.disrupt(pod, message).await,
-            Write::Delete => pods.delete(pod).await,
-        };
-        match end {
-            Err(PortError::Transient(_)) if attempt < ATTEMPTS => tokio::time::sleep(pause).await,
-            end => return end,
-        }
-        pause *= PAUSE_GROWTH;
-    }
-    Ok(())
-}
-
-/// For logs.
-pub(super) fn names(victims: &[PodRef]) -> String {
-    let names = victims.iter().map(|PodRef { namespace, name, .. }| format!("{namespace}/{name}"));
+/// For logs: the pods, with the node of those that are not on `room`.
+pub(super) fn names(victims: &[Victim], room: &str) -> String {
+    let names = victims.iter().map(|Victim { pod: PodRef { namespace, name, .. }, node }| match node == room {
+        true => format!("{namespace}/{name}"),
+        false => format!("{namespace}/{name} (on {node})"),
+    });
     names.collect::<Vec<_>>().join(" ")
 }
 
@@ -121,7 +94,7 @@ mod tests {
     use model::storage::arena::DenseId;
 
     use super::*;
-    use crate::ports::PodLookup;
+    use crate::ports::{PodLookup, PodName};
 
     /// A server that fails some writes, and notes all of them.
     #[derive(Default)]
@@ -182,11 +155,12 @@ mod tests {
         for (pod, failures) in failures {
             server.failures.lock().unwrap().insert(*pod, failures.to_vec());
         }
-        let victims = ["a", "b", "c"].map(pod).to_vec();
-        let (pod, node, profile) = (pod("high"), "n1".to_owned(), "default-scheduler".to_owned());
+        let (node, profile) = ("n1".to_owned(), "default-scheduler".to_owned());
+        let victims = ["a", "b", "c"].map(|name| Victim { pod: pod(name), node: node.clone() }).to_vec();
+        let pod = pod("high");
         let Evicted { victims, error } = all(&server, &EvictJob { pod, node, profile, victims }).await;
         let writes = server.writes.into_inner().unwrap();
-        (writes, victims.into_iter().map(|pod| pod.name).collect(), error)
+        (writes, victims.into_iter().map(|victim| victim.pod.name).collect(), error)
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 //! In: actions. Out: futures that execute them; the adapters, and the limits of plugins' executors, bound their duration.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use scheduler::{NominationWrite, PodRef, Work};
@@ -16,6 +17,11 @@ use super::work::{self, BindWorkEnd, WorkEnd, WorkError, WorkExecutor, WorkOrder
 use crate::binding;
 use crate::ports::{Binding, PodName, PortError};
 use crate::runtime::{Action, Executor};
+
+/// How often a write to a pod is sent that fails for a passing reason, and the first pause, as kube-scheduler does.
+const ATTEMPTS: u32 = 4;
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const PAUSE_GROWTH: u32 = 5;
 
 #[derive(Debug)]
 pub enum SchedulingAction {
@@ -86,23 +92,10 @@ impl Action for SchedulingAction {
 
 #[derive(Debug)]
 pub enum SchedulingOutcome {
-    Bind {
-        job: BindJob,
-        end: BindWorkEnd,
-    },
-    Work {
-        job: WorkJob,
-        end: Result<WorkEnd, WorkError>,
-    },
-    Status {
-        /// Of the pod.
-        uid: String,
-        end: Result<(), PortError>,
-    },
-    Evicted {
-        job: EvictJob,
-        end: Evicted,
-    },
+    Bind { job: BindJob, end: BindWorkEnd },
+    Work { job: WorkJob, end: Result<WorkEnd, WorkError> },
+    Status { pod: PodName, end: Result<(), PortError> },
+    Evicted { job: EvictJob, end: Evicted },
 }
 
 pub struct SchedulingExecutor(pub SchedulingPorts);
@@ -138,23 +131,38 @@ impl Executor<Scheduling> for SchedulingExecutor {
                 SchedulingOutcome::Evicted { job, end }
             }),
             SchedulingAction::Status(job) => Box::pin(async move {
-                let writer = ports.pods;
-                let uid = job.pod().uid.clone();
-                let end = match job {
+                let writer = &*ports.pods;
+                let end = repeated(|| match &job {
                     StatusJob::NotScheduled { pod, reason, message, nomination } => {
-                        let nominated = match &nomination {
+                        let nominated = match nomination {
                             NominationWrite::Nothing => None,
                             NominationWrite::Clear => Some(None),
                             NominationWrite::Set(node) => Some(Some(node.as_str())),
                         };
-                        writer.not_scheduled(&pod, reason, &message, nominated).await
+                        writer.not_scheduled(pod, reason, message, nominated)
                     }
-                    StatusJob::Nominate { pod, node } => writer.nominate(&pod, node.as_deref()).await,
-                };
-                SchedulingOutcome::Status { uid, end }
+                    StatusJob::Nominate { pod, node } => writer.nominate(pod, node.as_deref()),
+                })
+                .await;
+                SchedulingOutcome::Status { pod: job.pod().clone(), end }
             }),
         }
     }
+}
+
+/// Sends a write to a pod again after a passing failure.
+pub(super) async fn repeated<'a>(
+    mut write: impl FnMut() -> BoxFuture<'a, Result<(), PortError>>,
+) -> Result<(), PortError> {
+    let mut pause = FIRST_PAUSE;
+    for _ in 1..ATTEMPTS {
+        match write().await {
+            Err(PortError::Transient(_)) => tokio::time::sleep(pause).await,
+            end => return end,
+        }
+        pause *= PAUSE_GROWTH;
+    }
+    write().await
 }
 
 pub(super) fn name(pod: &PodRef) -> PodName {

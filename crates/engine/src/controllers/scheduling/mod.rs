@@ -111,6 +111,9 @@ pub trait SchedulingMetrics: Send + Sync {
     fn figures(&self, figures: &Figures);
     /// So many pods give up their places for another one.
     fn preempted(&self, victims: usize);
+
+    /// A pod was placed where it may not work, for this reason.
+    fn doubted(&self, reason: &'static str);
     /// A status was not written because too many were waiting.
     fn status_dropped(&self);
     /// Measures plugins in some of the cycles; `None`: in none.

@@ -30,6 +30,11 @@ impl StatusOrder {
         None
     }
 
+    /// Whether a write to the status of this pod is under way.
+    pub(super) fn is_under_way(&self, uid: &str) -> bool {
+        self.pods.contains_key(uid)
+    }
+
     /// The write under way has ended. Returns the next one to send.
     pub(super) fn ended(&mut self, uid: &str) -> Option<StatusJob> {
         let waiting = self.pods.get_mut(uid)?;
@@ -85,7 +90,9 @@ mod tests {
         assert!(order.admit(nominate("a", Some("n2"))).is_none());
         assert!(matches!(order.ended("a"), Some(StatusJob::NotScheduled { .. })));
         assert!(matches!(order.ended("a"), Some(StatusJob::Nominate { node: Some(node), .. }) if node == "n2"));
+        assert!(order.is_under_way("a"));
         assert!(order.ended("a").is_none());
+        assert!(!order.is_under_way("a") && order.is_under_way("b"));
         assert!(order.admit(nominate("a", None)).is_some(), "nothing is under way");
         assert!(order.ended("b").is_none());
         assert!(order.ended("c").is_none());

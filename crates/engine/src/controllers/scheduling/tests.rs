@@ -51,6 +51,11 @@ struct State {
     in_flight_max: usize,
     posted: Vec<(String, &'static str)>,
     conditions: Vec<(String, String)>,
+    /// Nominations and evictions that have taken effect.
+    preemption: Vec<String>,
+    /// How long the server takes for a condition, and how often it fails first.
+    condition_takes: Duration,
+    condition_failures: usize,
     results: Vec<AttemptResult>,
     figures: Vec<Figures>,
 }
@@ -138,21 +143,37 @@ impl PodStatusWriter for Api {
         pod: &'a PodName,
         _: &'a str,
         message: &'a str,
-        _: Option<Option<&'a str>>,
+        nominated: Option<Option<&'a str>>,
     ) -> BoxFuture<'a, Result<(), PortError>> {
-        self.state().conditions.push((pod.name.clone(), message.to_owned()));
-        Box::pin(async { Ok(()) })
+        Box::pin(async move {
+            let takes = {
+                let mut state = self.state();
+                if let Some(left) = state.condition_failures.checked_sub(1) {
+                    state.condition_failures = left;
+                    return Err(PortError::Transient("busy".to_owned()));
+                }
+                state.conditions.push((pod.name.clone(), message.to_owned()));
+                state.condition_takes
+            };
+            tokio::time::sleep(takes).await;
+            if let Some(Some(node)) = nominated {
+                self.state().preemption.push(format!("{} is nominated to {node}", pod.name));
+            }
+            Ok(())
+        })
     }
 
     fn nominate<'a>(&'a self, _: &'a PodName, _: Option<&'a str>) -> BoxFuture<'a, Result<(), PortError>> {
         Box::pin(async { Ok(()) })
     }
 
-    fn disrupt<'a>(&'a self, _: &'a PodName, _: &'a str) -> BoxFuture<'a, Result<(), PortError>> {
+    fn disrupt<'a>(&'a self, pod: &'a PodName, _: &'a str) -> BoxFuture<'a, Result<(), PortError>> {
+        self.state().preemption.push(format!("{} is marked", pod.name));
         Box::pin(async { Ok(()) })
     }
 
-    fn delete<'a>(&'a self, _: &'a PodName) -> BoxFuture<'a, Result<(), PortError>> {
+    fn delete<'a>(&'a self, pod: &'a PodName) -> BoxFuture<'a, Result<(), PortError>> {
+        self.state().preemption.push(format!("{} is deleted", pod.name));
         Box::pin(async { Ok(()) })
     }
 }
@@ -176,6 +197,8 @@ impl SchedulingMetrics for Api {
         self.state().figures.push(figures.clone());
     }
     fn preempted(&self, _: usize) {}
+
+    fn doubted(&self, _: &'static str) {}
 
     fn status_dropped(&self) {
         panic!("a status was dropped");
@@ -362,6 +385,35 @@ async fn an_unschedulable_pod_is_reported_once_and_bound_when_a_node_is_added() 
     stage.send(node("n2", 1)).await;
     let state = stage.after(30).await;
     assert_eq!(state.nodes["p"].as_deref(), Some("n2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_that_cannot_be_written_is_repeated_at_once_and_with_the_next_attempt() {
+    let reported = async |failures: usize, seconds: u64| {
+        let stage = Stage::start(&[("n1", 0)], &["p"], &[]).await;
+        stage.api.state().condition_failures = failures;
+        stage.in_sync().await;
+        stage.after(seconds).await.conditions.len()
+    };
+    assert_eq!(reported(3, 1).await, 1);
+    // The pod is tried again after five minutes at the latest. Its message is the same then.
+    assert_eq!(reported(4, 60).await, 0);
+    assert_eq!(reported(4, 600).await, 1);
+    assert_eq!(reported(0, 600).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_evicted_before_the_nomination_is_written() {
+    let stage = Stage::start(&[("n1", 1)], &[], &[]).await;
+    stage.api.state().condition_takes = Duration::from_secs(1);
+    stage.send(Event::PodApplied(pod("low", Some("n1")))).await;
+    let mut high = pod("high", None);
+    let facts = high.scheduling.as_deref().cloned().expect("it has facts");
+    high.scheduling = Some(Arc::new(PodSchedulingFacts { priority: 10, ..facts }));
+    stage.send(Event::PodApplied(high)).await;
+    stage.in_sync().await;
+    let state = stage.after(10).await;
+    assert_eq!(state.preemption, ["high is nominated to n1", "low is marked", "low is deleted"]);
 }
 
 #[tokio::test(start_paused = true)]

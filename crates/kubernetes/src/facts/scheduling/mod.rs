@@ -256,6 +256,8 @@ fn add_pair(selector: &mut SelectorFacts, key: &str, value: &str) {
 /// The labels that name a pod's group for the coscheduling plugin, the older one last. All pods of a group start
 /// together or not at all.
 const GROUP_LABELS: [&str; 2] = ["scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io"];
+/// Of a resource name: the rest is the name of a DeviceClass.
+const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
 
 /// An image name without a tag means `latest`. The colon before a registry's port does not start a tag.
 fn with_tag(image: &str) -> String {
@@ -307,6 +309,10 @@ pub(super) fn pod_facts(
     let group = spec.scheduling_group.0.map(|group| group.pod_group_name.unwrap_or_default());
     let group = group.or_else(|| GROUP_LABELS.iter().find_map(|key| labels.get(*key).cloned()));
     let unsupported = claims.map(UnsupportedFeature::ResourceClaim);
+    let requests = requests.requests();
+    // Nodes do not list these: only the allocation of a device can satisfy them.
+    let classes = requests.asked.scalar.keys().filter_map(|name| name.strip_prefix(DEVICE_CLASS_PREFIX));
+    let classes: Vec<_> = classes.map(|class| UnsupportedFeature::DeviceClass(class.to_owned())).collect();
     Arc::new(PodSchedulingFacts {
         scheduler_name: spec.scheduler_name.0.unwrap_or_else(|| "default-scheduler".to_owned()),
         priority: spec.priority.0.unwrap_or_default(),
@@ -315,7 +321,7 @@ pub(super) fn pod_facts(
             _ => PreemptionPolicy::PreemptLowerPriority,
         },
         gates: spec.scheduling_gates.0.unwrap_or_default().into_iter().map(|gate| gate.name).collect(),
-        requests: requests.requests(),
+        requests,
         host_ports: init_containers
             .iter()
             .filter(|container| container.is_sidecar())
@@ -329,7 +335,7 @@ pub(super) fn pod_facts(
         preferred_nodes,
         required_features: features.iter().filter(|(_, needed)| *needed).map(|(name, _)| (*name).to_owned()).collect(),
         controller,
-        unsupported: unsupported.chain(group.map(UnsupportedFeature::SchedulingGroup)).collect(),
+        unsupported: unsupported.chain(classes).chain(group.map(UnsupportedFeature::SchedulingGroup)).collect(),
     })
 }
 

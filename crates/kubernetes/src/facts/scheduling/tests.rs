@@ -460,3 +460,18 @@ fn number_12_pods_of_a_group_are_held_back() {
     assert_eq!(group("pod-group.scheduling.sigs.k8s.io"), gang);
     assert!(group("app").is_empty());
 }
+
+#[test]
+fn a_device_class_that_is_requested_by_its_name_is_not_supported() {
+    let of = |requests: Value| {
+        let spec = json!({ "containers": [{ "name": "main", "resources": { "requests": requests } }] });
+        pod(json!({}), &spec, &json!({})).scheduling.expect("facts for a scheduler").unsupported.clone()
+    };
+    let implicit = of(json!({ "deviceclass.resource.kubernetes.io/gpu.example.com": "1", "cpu": "1" }));
+    assert_eq!(implicit, [UnsupportedFeature::DeviceClass("gpu.example.com".to_owned())]);
+    let expected = "a device of the DeviceClass \"gpu.example.com\" (dynamic resource allocation)";
+    assert_eq!(implicit[0].to_string(), expected);
+    // A name that a class gives itself looks like any other: the nodes say whether they have it.
+    assert!(of(json!({ "example.com/gpu": "1" })).is_empty());
+    assert!(of(json!({ "deviceclass.resource.kubernetes.io/gpu": "0" })).is_empty());
+}

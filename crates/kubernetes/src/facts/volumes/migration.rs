@@ -28,7 +28,7 @@ pub(crate) struct InTreeSources {
     pub(super) cinder: Option<ByVolumeId>,
     pub(super) gce_persistent_disk: Option<GcePd>,
     pub(super) portworx_volume: Option<ByVolumeId>,
-    pub(super) vsphere_volume: Option<IgnoredAny>,
+    pub(super) vsphere_volume: Option<VsphereDisk>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -58,6 +58,24 @@ pub(super) struct ByVolumeId {
 pub(super) struct GcePd {
     pub(super) pd_name: String,
     pub(super) read_only: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct VsphereDisk {
+    volume_path: String,
+}
+
+impl VsphereDisk {
+    pub(super) fn datastore(&self) -> Option<String> {
+        datastore_of_path(&self.volume_path)
+    }
+}
+
+/// The datastore in a path such as `[datastore-1] volumes/disk.vmdk`.
+pub(super) fn datastore_of_path(path: &str) -> Option<String> {
+    let (name, _) = path.trim_start().strip_prefix('[')?.split_once(']')?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 /// What the volume's handle and topology depend on besides its source.

@@ -8,7 +8,7 @@ mod pod;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use model::event::{Event, NodeTermFacts, Operator, RequirementFacts};
 use model::volumes::{
     AccessMode, AttachmentFacts, BindingMode, ClaimFacts, ClaimRefFacts, CsiDriverFacts, CsiNodeDriverFacts,
-    CsiNodeFacts, CsiVolume, StorageCapacityFacts, StorageClassFacts, VolumeFacts, VolumeKind, VolumeObject,
-    VolumeSourceFacts,
+    CsiNodeFacts, CsiVolume, InTreePlugin, StorageCapacityFacts, StorageClassFacts, VolumeFacts, VolumeKind,
+    VolumeObject, VolumeSourceFacts,
 };
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use self::migration::InTreeSources;
+use self::migration::{InTreeSources, VsphereDisk, datastore_of_path};
 pub(crate) use self::pod::Volume as PodVolumeWire;
 use super::affinity::{NodeSelector, Selector};
 use super::scheduling::{Amounts, Quantity, Resources};
@@ -170,6 +170,25 @@ struct VolumeNodeAffinity {
 struct CsiSource {
     driver: String,
     volume_handle: String,
+    volume_attributes: Option<BTreeMap<String, String>>,
+}
+
+/// Attributes of a volume that name its datastore, in any case. The driver writes none of them today; an administrator
+/// or another provisioner may.
+const DATASTORE_ATTRIBUTES: [&str; 2] = ["datastoreurl", "datastore"];
+
+impl CsiSource {
+    /// The datastore that a volume of vSphere's CSI driver names. A migrated volume has its path as handle. A handle of
+    /// the driver's own is an id, which says nothing.
+    fn datastore(&self) -> Option<String> {
+        if self.driver != InTreePlugin::Vsphere.driver() {
+            return None;
+        }
+        let attributes = || self.volume_attributes.iter().flatten();
+        let attribute = |name: &&str| attributes().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        let named = DATASTORE_ATTRIBUTES.iter().find_map(attribute).map(|(_, value)| value.trim().to_owned());
+        named.filter(|name| !name.is_empty()).or_else(|| datastore_of_path(&self.volume_handle))
+    }
 }
 
 impl VolumeWire for PersistentVolume {
@@ -182,8 +201,12 @@ impl VolumeWire for PersistentVolume {
         let annotations = meta.annotations.unwrap_or_default();
         let labels = meta.labels.unwrap_or_default();
         let node_terms = spec.node_affinity.and_then(|affinity| affinity.required).map(NodeSelector::terms);
+        let in_path = || spec.in_tree.vsphere_volume.as_ref().and_then(VsphereDisk::datastore);
+        let datastore = spec.csi.as_ref().map_or_else(in_path, CsiSource::datastore);
         let source = match spec.csi {
-            Some(CsiSource { driver, volume_handle: handle }) => VolumeSourceFacts::Csi(CsiVolume { driver, handle }),
+            Some(CsiSource { driver, volume_handle: handle, .. }) => {
+                VolumeSourceFacts::Csi(CsiVolume { driver, handle })
+            }
             None => match spec.in_tree.volume(&labels, node_terms.as_deref()) {
                 Some(volume) => VolumeSourceFacts::InTree(volume),
                 None => VolumeSourceFacts::Other,
@@ -209,6 +232,7 @@ impl VolumeWire for PersistentVolume {
             terminating: meta.deletion_timestamp.is_some(),
             node_terms,
             source,
+            datastore,
         }))
     }
 }

@@ -4,7 +4,7 @@ use model::volumes::{Disk, PodVolume};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::migration::{AwsEbs, AzureDisk, ByVolumeId, GcePd, InTreeSources};
+use super::migration::{AwsEbs, AzureDisk, ByVolumeId, GcePd, InTreeSources, VsphereDisk};
 
 /// A volume of a pod: the sources that matter for its placement, of which at most one is given. Not flattened, because
 /// that would read each volume of each pod twice.
@@ -24,7 +24,7 @@ pub(crate) struct Volume {
     cinder: Option<ByVolumeId>,
     gce_persistent_disk: Option<GcePd>,
     portworx_volume: Option<ByVolumeId>,
-    vsphere_volume: Option<IgnoredAny>,
+    vsphere_volume: Option<VsphereDisk>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -77,6 +77,7 @@ impl Volume {
         }
         let disk = self.disk().map(PodVolume::Disk);
         let csi = self.csi.take().map(|csi| PodVolume::Csi(csi.driver));
+        let datastore = self.vsphere_volume.as_ref().and_then(VsphereDisk::datastore).map(PodVolume::Datastore);
         let in_tree = InTreeSources {
             aws_elastic_block_store: self.aws_elastic_block_store.take(),
             azure_disk: self.azure_disk.take(),
@@ -87,7 +88,7 @@ impl Volume {
             vsphere_volume: self.vsphere_volume.take(),
         };
         let in_tree = in_tree.inline(&self.name).map(PodVolume::InTree);
-        disk.into_iter().chain(in_tree).chain(csi).collect()
+        disk.into_iter().chain(in_tree).chain(csi).chain(datastore).collect()
     }
 
     fn disk(&self) -> Option<Disk> {

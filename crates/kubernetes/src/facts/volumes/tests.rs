@@ -322,11 +322,12 @@ fn the_volumes_of_a_pod_are_read_in_order() {
         { "name": "h", "vsphereVolume": { "volumePath": "[ds] x" } },
         { "name": "i", "nfs": { "server": "s", "path": "/" } },
     ]));
-    let [.., vsphere] = read.as_slice() else { panic!("{read:?}") };
+    let [.., vsphere, datastore] = read.as_slice() else { panic!("{read:?}") };
     let PodVolume::InTree(vsphere) = vsphere else { panic!("{vsphere:?}") };
     assert!(vsphere.plugin == InTreePlugin::Vsphere && vsphere.migrated.is_err());
+    assert_eq!(*datastore, PodVolume::Datastore(text("ds")));
     assert_eq!(
-        read[..read.len() - 1],
+        read[..read.len() - 2],
         [
             PodVolume::Disk(Disk::GcePd { name: text("d"), read_only: true }),
             in_tree(InTreePlugin::GcePd, "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"),
@@ -348,4 +349,25 @@ fn the_volumes_of_a_pod_are_read_in_order() {
     let error = "converting volume(v) from inline to csi: kind(Shared) is not supported in csi migration";
     let migrated = Err(text(error));
     assert_eq!(broken, [PodVolume::InTree(InTreeVolume { plugin: InTreePlugin::AzureDisk, migrated })]);
+}
+
+#[test]
+fn the_datastore_of_a_vsphere_volume_is_read_where_the_volume_names_it() {
+    let csi = |driver: &str, handle: &str, attributes: Value| json!({ "csi": { "driver": driver, "volumeHandle": handle, "volumeAttributes": attributes } });
+    let vsphere = "csi.vsphere.vmware.com";
+    let id = "0b6cf2bd-9c2b-4b0e-8e9c-0f0a3e3f2f52";
+    for (spec, expected) in [
+        (json!({ "vsphereVolume": { "volumePath": "[fast disks] kubevols/data.vmdk" } }), Some("fast disks")),
+        (json!({ "vsphereVolume": { "volumePath": "data.vmdk" } }), None),
+        (json!({ "vsphereVolume": { "volumePath": "[] data.vmdk" } }), None),
+        // A migrated volume has its path as handle; a handle of the driver's own is an id.
+        (csi(vsphere, "[slow] data.vmdk", json!(null)), Some("slow")),
+        (csi(vsphere, id, json!({ "type": "vSphere CNS Block Volume" })), None),
+        (csi(vsphere, id, json!({ "datastoreURL": "ds:///vmfs/volumes/a/" })), Some("ds:///vmfs/volumes/a/")),
+        (csi(vsphere, id, json!({ "datastore": "fast" })), Some("fast")),
+        (csi(vsphere, id, json!({ "datastore": "" })), None),
+        (csi("csi.x", "[slow] data.vmdk", json!({ "datastore": "fast" })), None),
+    ] {
+        assert_eq!(volume(json!({}), spec.clone()).datastore.as_deref(), expected, "{spec}");
+    }
 }

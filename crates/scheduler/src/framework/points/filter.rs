@@ -1,11 +1,14 @@
 //! Which nodes can run the pod.
 
+use std::cell::RefCell;
+
 use model::{NodeId, PodId};
 
 use crate::framework::cycle::Cycle;
 use crate::framework::handle::Handle;
 use crate::framework::plugin::Plugin;
 use crate::framework::status::{Rejection, Rejections, Status};
+use crate::plugins::default_preemption::Examined;
 use model::NodeSet;
 
 /// Called once per cycle, before any Filter, in the configured order.
@@ -66,9 +69,27 @@ pub trait Filter: Plugin {
         None
     }
 
+    /// Whether no pod that comes or goes changes a verdict, although the plugin reads more than nodes. Dry runs of
+    /// preemption then use the verdicts on the nodes as they are.
+    fn ignores_pods(&self) -> bool {
+        false
+    }
+
     /// The plugin's verdicts on one node while pods come and go, for dry runs of preemption. `None`: Filter runs from
     /// scratch at each step, after PreFilter if the plugin reads more than the node's own pods.
     fn node_trial<'a>(&'a self, _cycle: &Cycle<'a>, _state: &'a Self::State) -> Option<Box<dyn NodeTrial + 'a>> {
+        None
+    }
+
+    /// Pods on other nodes that the plugin counts against the node, and that preemption may evict for it. None by default:
+    /// as in kube-scheduler, victims run on the node that they make room on.
+    fn blockers_elsewhere(&self, _cycle: &Cycle<'_>, _state: &Self::State, _node: NodeId) -> Vec<PodId> {
+        Vec::new()
+    }
+
+    /// Why the pod may not work on a node that the plugin accepts: shown by `explain`, and an event on a pod that is placed
+    /// there.
+    fn doubt(&self, _cycle: &Cycle<'_>, _state: &Self::State, _node: NodeId) -> Option<Doubt> {
         None
     }
 
@@ -84,6 +105,14 @@ pub trait Filter: Plugin {
 pub struct Concession {
     pub reason: &'static str,
     pub message: &'static str,
+}
+
+/// Why a placement may not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// Of the Kubernetes event, and the value of a metric's label.
+    pub reason: &'static str,
+    pub message: String,
 }
 
 /// What a PostFilter plugin does about the pod's nominated node.
@@ -106,7 +135,7 @@ pub struct PostFilterAnswer {
     pub status: Status,
     /// Of several plugins, the last one that does not keep the nomination decides.
     pub nomination: Nomination,
-    /// Pods to delete, to make room on the nominated node.
+    /// Pods to delete, to make room on the nominated node; they may run on others.
     pub victims: Vec<PodId>,
 }
 
@@ -127,7 +156,8 @@ impl PostFilterAnswer {
     }
 }
 
-/// Whether one node can run the pod, while a trial removes pods from the node and adds pods to it.
+/// Whether one node can run the pod, while a trial removes pods and adds them. A plugin's own trial is asked only about
+/// pods on the node; the trial of all Filter plugins together also about pods that run on other nodes.
 pub trait NodeTrial {
     /// Begins with a node as it is.
     fn begin(&mut self, node: NodeId);
@@ -157,6 +187,17 @@ pub trait RejectedNodes {
     /// All Filter plugins together. The pod must fit both with and without the pods that are nominated to the node and
     /// have its priority or a higher one.
     fn trial(&self) -> Box<dyn NodeTrial + '_>;
+
+    /// Pods on other nodes that count against the node, and that may be evicted for it.
+    fn blockers_elsewhere(&self, _node: NodeId) -> Vec<PodId> {
+        Vec::new()
+    }
+
+    /// What preemption found out for earlier pods of the class, if it is kept.
+    #[doc(hidden)]
+    fn examined(&self) -> Option<&RefCell<Examined>> {
+        None
+    }
 
     /// Whether the pod would fit the node without these pods.
     fn fits_without(&self, node: NodeId, removed: &[PodId]) -> bool {

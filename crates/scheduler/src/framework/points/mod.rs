@@ -16,7 +16,9 @@ mod reserve;
 mod score;
 
 pub use bind::{Bind, PostBind, PreBind};
-pub use filter::{Concession, Filter, NodeTrial, Nomination, PostFilter, PostFilterAnswer, PreFilter, RejectedNodes};
+pub use filter::{
+    Concession, Doubt, Filter, NodeTrial, Nomination, PostFilter, PostFilterAnswer, PreFilter, RejectedNodes,
+};
 pub use notified::Notified;
 pub use queue::{PreEnqueue, QueueSort, QueuedPod};
 pub use reserve::{Permit, PermitAnswer, Reserve};

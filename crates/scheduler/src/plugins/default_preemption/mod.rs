@@ -4,25 +4,32 @@
 //! or why nothing helps. The scheduler evicts them and keeps the room for the pod.
 //!
 //! - `victims`: which pods of a node must go. `budgets`: which of them a PodDisruptionBudget protects. `choice`: the
-//!   best of several nodes.
+//!   best of several nodes. `examined`: results that are kept for equal pods.
 //!
 //! Semantics are those of kube-scheduler 1.36 with all nodes examined. Differences: `minCandidateNodesPercentage` and
 //! `minCandidateNodesAbsolute` change nothing, and a budget with an empty selector protects all pods of its namespace,
-//! as the API says.
+//! as the API says. Where a filter counts pods of other nodes against a node and lets them be evicted, as PhysicalHost
+//! does by setting, victims run on these nodes too.
 
 mod budgets;
 mod choice;
+mod examined;
 #[cfg(test)]
-mod tests;
+mod host_tests;
+#[cfg(test)]
+pub(crate) mod tests;
 mod victims;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use model::{NodeId, World};
+use model::{NodeId, PodId, World};
 use serde::Deserialize;
 
 use self::budgets::Budgets;
 use self::choice::Cost;
+pub use self::examined::Examined;
+use self::examined::Finding;
 pub(crate) use self::victims::Candidate;
 use self::victims::Victims;
 use crate::framework::change::ChangeKinds;
@@ -76,13 +83,22 @@ pub(crate) fn ineligible(cycle: &Cycle<'_>, rejected: &dyn RejectedNodes) -> Opt
     if rejected.rejection(nominated).is_some_and(|rejection| !rejection.resolvable) {
         return None;
     }
-    let is_leaving = |id: &model::PodId| {
-        let pod = cycle.world.pod(*id).filter(|pod| pod.terminating && !pod.finished);
-        let pod = pod.filter(|_| cycle.world.is_preempted(*id));
-        pod.is_some_and(|pod| pod.priority() < cycle.facts().priority)
-    };
-    let leaves = cycle.world.pods_on(nominated).iter().any(is_leaving);
-    leaves.then_some("not eligible due to a terminating pod on the nominated node.")
+    let own = cycle.facts().priority;
+    if has_leaving_victims(cycle.world, nominated, own) {
+        return Some("not eligible due to a terminating pod on the nominated node.");
+    }
+    let leaves = rejected.blockers_elsewhere(nominated).iter().any(|pod| is_leaving_victim(cycle.world, *pod, own));
+    leaves.then_some("not eligible due to a terminating pod on the physical host of the nominated node.")
+}
+
+/// Whether a pod of lower priority that was preempted still terminates on the node.
+pub(crate) fn has_leaving_victims(world: &World, node: NodeId, priority: i32) -> bool {
+    world.pods_on(node).iter().any(|pod| is_leaving_victim(world, *pod, priority))
+}
+
+fn is_leaving_victim(world: &World, id: PodId, priority: i32) -> bool {
+    let pod = world.pod(id).filter(|pod| pod.terminating && !pod.finished);
+    pod.is_some_and(|pod| pod.priority() < priority && world.is_preempted(id))
 }
 
 /// Examines every node where removing pods may help, in the order of ids.
@@ -93,7 +109,7 @@ pub(crate) fn search(
 ) -> Vec<Rejection> {
     let mut refused = Vec::new();
     let budgets = Budgets::of(cycle.world);
-    let mut victims = Victims::new(cycle, rejected.trial(), budgets);
+    let mut victims = Victims::new(cycle, rejected, budgets);
     for node in rejected.resolvable().iter() {
         match victims.on(node) {
             Ok(candidate) => found(candidate),
@@ -103,16 +119,43 @@ pub(crate) fn search(
     refused
 }
 
-/// The best candidate; of equal ones the first.
+/// The best candidate; of equal ones the first. Uses what is kept of earlier pods of the class.
 fn best(cycle: &Cycle<'_>, rejected: &dyn RejectedNodes) -> Result<Candidate, Vec<Rejection>> {
-    let mut best: Option<(Cost, Candidate)> = None;
-    let refused = search(cycle, rejected, |candidate| {
-        let cost = Cost::of(cycle.world, candidate);
-        if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-            best = Some((cost, candidate.clone()));
+    let mut without_class = Examined::default();
+    // With preemption across a physical host, a result depends on the pods of other nodes, too.
+    let is_kept = !cycle.world.lifting().host_preemption;
+    let mut of_class = rejected.examined().filter(|_| is_kept).map(RefCell::borrow_mut);
+    let examined = of_class.as_deref_mut().unwrap_or(&mut without_class);
+    examined.begin(cycle.world);
+    let mut victims = Victims::new(cycle, rejected, Budgets::of(cycle.world));
+    let (mut best, mut refused): (Option<(Cost, NodeId)>, Vec<usize>) = (None, Vec::new());
+    #[cfg(test)]
+    tests::note_kept(rejected.resolvable().iter().filter(|node| examined.of(*node).is_some()).count());
+    for node in rejected.resolvable().iter() {
+        let finding = examined.of(node).unwrap_or_else(|| {
+            let found = victims.on(node).map(|candidate| Cost::of(cycle.world, candidate));
+            let finding = match found {
+                Ok(cost) => Finding::Candidate(cost),
+                Err(rejection) => Finding::Refused(examined.reason(rejection)),
+            };
+            examined.add(node, finding, victims.depend_on_budgets());
+            finding
+        });
+        match finding {
+            Finding::Candidate(cost) if best.as_ref().is_none_or(|(least, _)| cost < *least) => {
+                best = Some((cost, node));
+            }
+            Finding::Candidate(_) => (),
+            Finding::Refused(reason) => refused.push(reason),
         }
-    });
-    best.map(|(_, candidate)| candidate).ok_or(refused)
+    }
+    let best = match best {
+        Some((_, node)) => victims.on(node).cloned().map_err(|rejection| vec![rejection]),
+        None => Err(refused.into_iter().filter_map(|reason| examined.rejection(reason).cloned()).collect()),
+    };
+    #[cfg(test)]
+    tests::assert_same_without_kept_results(cycle, rejected, &best);
+    best
 }
 
 impl Search {

@@ -1,15 +1,47 @@
 //! Which pods are evicted, and when none is.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use model::World;
 use model::event::{Event, Labels, PodFacts, SelectorFacts};
 use model::scheduling::{DisruptionBudgetFacts, PodSchedulingFacts, ResourceSums};
 
+use super::{Candidate, Search};
 use crate::config::Configuration;
 use crate::explain::preemption::PreemptionExplanation;
+use crate::framework::cycle::Cycle;
+use crate::framework::points::RejectedNodes;
+use crate::framework::status::Rejection;
 use crate::testing::{NAMESPACE, apply, id, pod_with, world};
 use crate::{explain, plugins};
+
+thread_local! {
+    /// How often a kept result was used.
+    static KEPT: Cell<usize> = const { Cell::new(0) };
+}
+
+pub(super) fn note_kept(results: usize) {
+    KEPT.set(KEPT.get() + results);
+}
+
+pub(crate) fn kept_results_used() -> usize {
+    KEPT.get()
+}
+
+/// Preemption that examines every node gives the same result. Called for every preemption in this crate's tests.
+pub(super) fn assert_same_without_kept_results(
+    cycle: &Cycle<'_>,
+    rejected: &dyn RejectedNodes,
+    best: &Result<Candidate, Vec<Rejection>>,
+) {
+    let search = Search::of(cycle, rejected);
+    let expected = match search.best(cycle.world) {
+        Some(node) => Ok(search.candidates.into_iter().find(|candidate| candidate.node == node).expect("it is one")),
+        None => Err(search.refused),
+    };
+    assert_eq!(*best, expected);
+}
 
 /// A node has 4000.
 fn sized(name: &str, cpu_milli: i64, priority: i32) -> PodFacts {

@@ -2,7 +2,8 @@
 //!
 //! In: a node that the filters reject. Out: the smallest set that kube-scheduler's greedy order finds: all pods of lower
 //! priority leave, then they return one after the other, the most important first, as long as the pod still fits.
-//! Pods that a budget protects return before all others.
+//! Pods that a budget protects return before all others. Only if the pod does not fit without all of these do pods on
+//! other nodes leave too, as far as a filter names them; they return in the same order.
 
 use std::cmp::Reverse;
 
@@ -10,7 +11,7 @@ use model::{NodeId, Pod, PodId};
 
 use super::budgets::Budgets;
 use crate::framework::cycle::Cycle;
-use crate::framework::points::NodeTrial;
+use crate::framework::points::{NodeTrial, RejectedNodes};
 use crate::framework::status::{Reasons, Rejection};
 
 const NO_VICTIMS: Rejection =
@@ -44,6 +45,7 @@ struct Lower {
 
 pub(super) struct Victims<'a> {
     cycle: &'a Cycle<'a>,
+    rejected: &'a dyn RejectedNodes,
     trial: Box<dyn NodeTrial + 'a>,
     budgets: Budgets<'a>,
     // Reused from node to node.
@@ -52,36 +54,43 @@ pub(super) struct Victims<'a> {
 }
 
 impl<'a> Victims<'a> {
-    pub(super) fn new(cycle: &'a Cycle<'a>, trial: Box<dyn NodeTrial + 'a>, budgets: Budgets<'a>) -> Self {
+    pub(super) fn new(cycle: &'a Cycle<'a>, rejected: &'a dyn RejectedNodes, budgets: Budgets<'a>) -> Self {
         let found =
             Candidate { node: model::storage::arena::DenseId::from_index(0), victims: Vec::new(), pdb_violations: 0 };
-        Self { cycle, trial, budgets, lower: Vec::new(), found }
+        Self { cycle, rejected, trial: rejected.trial(), budgets, lower: Vec::new(), found }
+    }
+
+    /// Whether the last result depends on what budgets allow.
+    pub(super) fn depend_on_budgets(&self) -> bool {
+        self.budgets.matter()
     }
 
     pub(super) fn on(&mut self, node: NodeId) -> Result<&Candidate, Rejection> {
+        self.budgets.begin();
         let (world, own) = (self.cycle.world, self.cycle.facts().priority);
-        if world.lowest_priority_on(node).is_none_or(|lowest| lowest >= own) {
-            return Err(NO_VICTIMS);
-        }
-        self.lower.clear();
-        let there = world.pods_on(node).iter().filter(|pod| !self.cycle.view.removed().contains(pod));
-        self.lower.extend(there.filter_map(|&id| {
+        let lower = |&id: &PodId| {
             let pod = world.pod(id).filter(|pod| !pod.finished && pod.scheduling.is_some() && pod.priority() < own)?;
             Some(Lower { pod: id, importance: importance(pod), is_protected: false })
-        }));
-        if self.lower.is_empty() {
-            return Err(NO_VICTIMS);
+        };
+        self.lower.clear();
+        if world.lowest_priority_on(node).is_some_and(|lowest| lowest < own) {
+            let there = world.pods_on(node).iter().filter(|pod| !self.cycle.view.removed().contains(pod));
+            self.lower.extend(there.filter_map(lower));
         }
-        self.trial.begin(node);
-        self.lower.iter().for_each(|lower| self.trial.remove(lower.pod));
-        if !self.trial.fits() {
-            let unknown = || Rejection { resolvable: false, reasons: Reasons::one("the pod does not fit") };
-            return Err(self.trial.rejection().unwrap_or_else(unknown));
+        let here = self.lower.len();
+        if here == 0 || !self.fits_without_all(node) {
+            self.lower.extend(self.rejected.blockers_elsewhere(node).iter().filter_map(lower));
+            if self.lower.is_empty() {
+                return Err(NO_VICTIMS);
+            }
+            if self.lower.len() == here || !self.fits_without_all(node) {
+                let unknown = || Rejection { resolvable: false, reasons: Reasons::one("the pod does not fit") };
+                return Err(self.trial.rejection().unwrap_or_else(unknown));
+            }
         }
         // Upstream leaves equally important pods in any order.
         let name = |lower: &Lower| world.pod(lower.pod).map(|pod| (world.interner().text(pod.namespace), &*pod.name));
         self.lower.sort_unstable_by(|a, b| a.importance.cmp(&b.importance).then_with(|| name(a).cmp(&name(b))));
-        self.budgets.begin();
         for lower in &mut self.lower {
             lower.is_protected = self.budgets.is_used_up_by(lower.pod);
         }
@@ -91,6 +100,13 @@ impl<'a> Victims<'a> {
             return Err(NO_VICTIMS);
         }
         Ok(&self.found)
+    }
+
+    /// Whether the pod fits once all these pods of lower priority have left.
+    fn fits_without_all(&mut self, node: NodeId) -> bool {
+        self.trial.begin(node);
+        self.lower.iter().for_each(|lower| self.trial.remove(lower.pod));
+        self.trial.fits()
     }
 
     /// Lets the pods return for which there is room.

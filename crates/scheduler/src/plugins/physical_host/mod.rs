@@ -3,7 +3,8 @@
 //! Anti-affinity on a lifted key also applies between physical hosts. Nodes on hosts that take no pods (in maintenance
 //! mode or unreachable) are rejected. Nodes on less loaded hosts get a higher score. The plugin skips if nothing is
 //! known about hosts. In relaxed mode, lifted terms yield if they are the only reason that no node is feasible: they
-//! then apply between nodes only, as InterPodAffinity reads them.
+//! then apply between nodes only, as InterPodAffinity reads them. With `host_preemption`, preemption may evict the pods
+//! on other nodes of a host that lifted terms keep off it.
 
 use std::borrow::Cow;
 
@@ -11,11 +12,11 @@ use model::affinity::{Refusal, TOO_FEW_HOSTS};
 use model::storage::arena::DenseId;
 use model::{HostIdle, LiftMode, NodeId, NodeSet, PodId, Reading, ScoreSettings, Verdicts};
 
-use super::inter_pod_affinity::{State as Index, WOKEN_BY, helped_by, normalize_by_range, refuse};
+use super::inter_pod_affinity::{AffinityTrial, State as Index, WOKEN_BY, helped_by, normalize_by_range, refuse};
 use crate::framework::change::{Change, ChangeKinds};
 use crate::framework::cycle::Cycle;
 use crate::framework::plugin::{Plugin, Reads};
-use crate::framework::points::{Concession, Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score};
+use crate::framework::points::{Concession, Filter, NODE_SCORE_MAX, NodeTrial, Normalized, PreFilter, PreScore, Score};
 use crate::framework::registry::{NoArgs, Points, Register};
 use crate::framework::status::{Rejection, Rejections, Status};
 
@@ -73,7 +74,9 @@ impl PreFilter for PhysicalHost {
         state.refused.copy_from(cycle.world.nodes_refused());
         let Some(incoming) = state.index.look_up(cycle) else { return Err(Status::Skip) };
         state.verdicts = incoming.verdicts(cycle.world, cycle.view, Reading::LiftedOnly, None);
-        if state.refused.is_empty() && state.verdicts.physical_host.is_empty() {
+        // A plugin that skips does not take part in trials, where the room of nominated pods may count on a whole host.
+        let may_count_later = cycle.world.lifting().host_preemption;
+        if state.refused.is_empty() && state.verdicts.physical_host.is_empty() && !may_count_later {
             return Err(Status::Skip);
         }
         Ok(None)
@@ -110,6 +113,11 @@ impl Filter for PhysicalHost {
         }
     }
 
+    fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, state: &'a State) -> Option<Box<dyn NodeTrial + 'a>> {
+        let trial = AffinityTrial::new(cycle, &state.index, Reading::LiftedOnly)?;
+        Some(Box::new(HostTrial { state, trial, takes_no_pods: false }))
+    }
+
     fn may_yield(&self, cycle: &Cycle<'_>, state: &State) -> bool {
         cycle.world.lifting().mode == LiftMode::Relaxed && !state.verdicts.physical_host.is_empty()
     }
@@ -123,11 +131,47 @@ impl Filter for PhysicalHost {
         state.has_yielded.then_some(Concession { reason: "NoHostFits", message: TOO_FEW_HOSTS })
     }
 
+    fn blockers_elsewhere(&self, cycle: &Cycle<'_>, state: &State, node: NodeId) -> Vec<PodId> {
+        let applies = cycle.world.lifting().host_preemption && !state.has_yielded;
+        let incoming = state.index.found().filter(|_| applies);
+        incoming.map_or_else(Vec::new, |incoming| incoming.host_conflicts(cycle.world).beside(node))
+    }
+
     fn blockers(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet) -> Vec<(NodeId, String)> {
         // If the host takes no pods, no pod blocks the node.
         let mut others = nodes.clone();
         others.subtract(&state.refused);
         state.index.blockers(cycle, Reading::LiftedOnly, &state.verdicts.physical_host, &others)
+    }
+}
+
+/// Lifted terms on one node, while pods come and go there.
+struct HostTrial<'a> {
+    state: &'a State,
+    trial: AffinityTrial<'a>,
+    /// The node's host.
+    takes_no_pods: bool,
+}
+
+impl NodeTrial for HostTrial<'_> {
+    fn begin(&mut self, node: NodeId) {
+        self.takes_no_pods = self.state.refused.contains(node);
+        self.trial.begin(node);
+    }
+
+    fn remove(&mut self, pod: PodId) {
+        self.trial.remove(pod);
+    }
+
+    fn add(&mut self, pod: PodId) {
+        self.trial.add(pod);
+    }
+
+    fn rejection(&mut self) -> Option<Rejection> {
+        if self.takes_no_pods {
+            return Some(TAKES_NO_PODS);
+        }
+        if self.state.has_yielded { None } else { self.trial.rejection() }
     }
 }
 

@@ -132,13 +132,20 @@ fn shifts(cycle: &Cycle<'_>, group: &SpreadGroup<'_>) -> Vec<(NodeId, i64)> {
 }
 
 /// A hard constraint, counted.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Hard {
     pub(super) topology_key: String,
     /// By value id.
     counts: Vec<i64>,
     /// A domain with more pods than this accepts no further pod.
     most: i64,
+    /// By value id: whether an included node has the value.
+    present: Vec<bool>,
+    included: NodeSet,
+    /// There are as many domains as minDomains says, so that the domain with the fewest pods counts.
+    has_enough: bool,
+    /// How many more pods than the least a domain may have.
+    skew: i64,
 }
 
 impl Hard {
@@ -158,7 +165,7 @@ impl Hard {
         let topology_key = facts.topology_key.clone();
         let Some(column) = cycle.world.node_label(&topology_key) else {
             // No node has the key, so no count is ever read.
-            return Self { topology_key, counts: Vec::new(), most: 0 };
+            return Self { topology_key, ..Self::default() };
         };
         let mut included = with_keys.clone();
         inclusion.restrict(facts, &mut included);
@@ -170,14 +177,68 @@ impl Hard {
         let domains = present.iter().filter(|is_present| **is_present).count();
         let of_present = counts.iter().zip(&present).filter(|(_, is_present)| **is_present).map(|(count, _)| *count);
         // With fewer domains than minDomains, the global minimum is 0.
-        let enough = i64::try_from(domains).unwrap_or(i64::MAX) >= i64::from(facts.min_domains);
-        let least = if enough { of_present.min().unwrap_or(i64::from(i32::MAX)) } else { 0 };
-        let most = i64::from(facts.max_skew) + least - i64::from(group.matches_self);
-        Self { topology_key, counts, most }
+        let has_enough = i64::try_from(domains).unwrap_or(i64::MAX) >= i64::from(facts.min_domains);
+        let least = if has_enough { of_present.min().unwrap_or(NO_DOMAIN) } else { 0 };
+        let skew = i64::from(facts.max_skew) - i64::from(group.matches_self);
+        Self { topology_key, counts, most: skew + least, present, included, has_enough, skew }
+    }
+
+    /// The two domains with the fewest pods, as value index and count.
+    fn two_least(&self) -> [Option<(usize, i64)>; 2] {
+        let mut least = [None, None];
+        let of_present = self.counts.iter().zip(&self.present).enumerate().filter(|(_, (_, is_present))| **is_present);
+        for (value, (&count, _)) in of_present {
+            let is_less = |other: Option<(usize, i64)>| other.is_none_or(|(_, other)| count < other);
+            if is_less(least[0]) {
+                least = [Some((value, count)), least[0]];
+            } else if is_less(least[1]) {
+                least[1] = Some((value, count));
+            }
+        }
+        least
     }
 
     pub(super) fn is_exceeded(&self, value: ValueId) -> bool {
         self.counts.get(value.index()).copied().unwrap_or(0) > self.most
+    }
+}
+
+/// What the least count is without any domain, as upstream.
+const NO_DOMAIN: i64 = i32::MAX as i64;
+
+/// A hard constraint on one node, while pods come and go there. Only the count of the node's own domain changes.
+pub(super) struct HardTrial<'a> {
+    hard: &'a Hard,
+    group: SpreadGroup<'a>,
+    column: Option<&'a LabelColumn>,
+    least: [Option<(usize, i64)>; 2],
+}
+
+impl<'a> HardTrial<'a> {
+    pub(super) fn new(cycle: &Cycle<'a>, hard: &'a Hard, group: SpreadGroup<'a>) -> Self {
+        Self { hard, group, column: cycle.world.node_label(&hard.topology_key), least: hard.two_least() }
+    }
+
+    /// Whether the node lacks the key.
+    pub(super) fn lacks_key(&self, node: NodeId) -> bool {
+        self.column.and_then(|column| column.value_of(node)).is_none()
+    }
+
+    /// Whether the node's domain has too many pods, with the changes of the cycle's view, which are all on the node.
+    pub(super) fn is_exceeded(&self, cycle: &Cycle<'_>, node: NodeId) -> bool {
+        let Some(value) = self.column.and_then(|column| column.value_of(node)) else { return false };
+        let (hard, value) = (self.hard, value.index());
+        let is_included = hard.included.contains(node);
+        let by: i64 = if is_included { shifts(cycle, &self.group).into_iter().map(|(_, by)| by).sum() } else { 0 };
+        let count = hard.counts.get(value).copied().unwrap_or(0) + by;
+        let is_present = hard.present.get(value).copied().unwrap_or(false);
+        let others = self.least.into_iter().flatten().find(|(other, _)| *other != value).map(|(_, least)| least);
+        let least = match (hard.has_enough, is_present) {
+            (false, _) => 0,
+            (true, true) => others.map_or(count, |others| others.min(count)),
+            (true, false) => others.unwrap_or(NO_DOMAIN),
+        };
+        count > hard.skew + least
     }
 }
 

@@ -9,16 +9,18 @@ mod counting;
 
 use std::borrow::Cow;
 
-use model::NodeSet;
 use model::storage::arena::DenseId;
+use model::{NodeId, NodeSet, PodId, View};
 
 pub use self::args::Args;
 use self::args::Defaults;
-use self::counting::{Basis, Constraint, Hard, Inclusion, Soft, constraints};
+use self::counting::{Basis, Constraint, Hard, HardTrial, Inclusion, Soft, constraints};
 use crate::framework::change::{Change, ChangeKinds};
 use crate::framework::cycle::Cycle;
 use crate::framework::plugin::{Plugin, Reads};
-use crate::framework::points::{Filter, NODE_SCORE_MAX, Normalized, PreFilter, PreScore, Score, extremes, map_scores};
+use crate::framework::points::{
+    Filter, NODE_SCORE_MAX, NodeTrial, Normalized, PreFilter, PreScore, Score, extremes, map_scores,
+};
 use crate::framework::registry::{Points, Register};
 use crate::framework::status::{Rejection, Rejections, Status};
 
@@ -105,6 +107,50 @@ impl Filter for PodTopologySpread {
                 }
             }
         }
+    }
+
+    fn node_trial<'a>(&'a self, cycle: &Cycle<'a>, state: &'a State) -> Option<Box<dyn NodeTrial + 'a>> {
+        // The counts contain what a view changes, on any node.
+        if *cycle.view != View::default() {
+            return None;
+        }
+        let constraints = constraints(cycle, &self.defaults, true);
+        let trials = state.hard.iter().zip(constraints);
+        let hard = trials.map(|(hard, constraint)| HardTrial::new(cycle, hard, constraint.group)).collect();
+        let (cycle, node, view) = (*cycle, NodeId::from_index(0), View::default());
+        Some(Box::new(SpreadTrial { cycle, hard, node, view }))
+    }
+}
+
+/// The hard constraints on one node, while pods come and go there.
+struct SpreadTrial<'a> {
+    cycle: Cycle<'a>,
+    hard: Vec<HardTrial<'a>>,
+    node: NodeId,
+    view: View,
+}
+
+impl NodeTrial for SpreadTrial<'_> {
+    fn begin(&mut self, node: NodeId) {
+        (self.node, self.view) = (node, View::default());
+    }
+
+    fn remove(&mut self, pod: PodId) {
+        self.view.take_off(pod, self.node);
+    }
+
+    fn add(&mut self, pod: PodId) {
+        self.view.put_on(pod, self.node);
+    }
+
+    fn rejection(&mut self) -> Option<Rejection> {
+        let cycle = Cycle { view: &self.view, ..self.cycle };
+        self.hard.iter().find_map(|hard| {
+            if hard.lacks_key(self.node) {
+                return Some(NO_LABEL);
+            }
+            hard.is_exceeded(&cycle, self.node).then_some(TOO_SKEWED)
+        })
     }
 }
 

@@ -153,6 +153,10 @@ fn rejection(unfit: &Unfit) -> Rejection {
 }
 
 impl Filter for VolumeBinding {
+    fn ignores_pods(&self) -> bool {
+        true
+    }
+
     fn filter_all(&self, cycle: &Cycle<'_>, state: &State, nodes: &NodeSet, rejections: &mut Rejections) {
         let Some(claims) = &state.claims else { return };
         let search = Search::of(cycle.world, claims);
@@ -184,7 +188,7 @@ impl Reserve for VolumeBinding {
         let Some(claims) = state.claims.as_ref().filter(|claims| !claims.delayed.is_empty()) else {
             return Status::Success;
         };
-        let found = match Search::of(cycle.world, claims).find(cycle.world, node) {
+        let found = match Search::on(cycle.world, claims, node).find(cycle.world, node) {
             Ok(found) => found,
             Err(unfit) => return rejection(&unfit).into(),
         };

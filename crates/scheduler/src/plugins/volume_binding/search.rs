@@ -108,6 +108,15 @@ pub(super) struct Search<'a> {
 
 impl<'a> Search<'a> {
     pub(super) fn of(world: &'a World, claims: &'a PodClaims) -> Self {
+        Self::among(world, claims, None)
+    }
+
+    /// For this node only.
+    pub(super) fn on(world: &'a World, claims: &'a PodClaims, node: NodeId) -> Self {
+        Self::among(world, claims, Some(node))
+    }
+
+    fn among(world: &'a World, claims: &'a PodClaims, only: Option<NodeId>) -> Self {
         let (selected, unbound): (Vec<&Delayed>, Vec<&Delayed>) =
             claims.delayed.iter().partition(|delayed| delayed.claim.selected_node.is_some());
         let selected = selected.into_iter().map(|Delayed { claim, class }| Selected {
@@ -116,7 +125,7 @@ impl<'a> Search<'a> {
             provisioning: Provisioning::of(world, claim, class),
         });
         let mut unbound: Vec<Unbound<'a>> =
-            unbound.into_iter().map(|Delayed { claim, class }| Unbound::of(world, claim, class)).collect();
+            unbound.into_iter().map(|Delayed { claim, class }| Unbound::of(world, claim, class, only)).collect();
         unbound.sort_by_key(|unbound| unbound.claim.requested_bytes.unwrap_or_default());
         Self {
             bound: claims.bound.iter().map(|claim| Bound::of(world, claim)).collect(),
@@ -230,16 +239,19 @@ impl<'a> Bound<'a> {
 }
 
 impl<'a> Unbound<'a> {
-    fn of(world: &'a World, claim: &'a Arc<ClaimFacts>, class: &'a StorageClassFacts) -> Self {
+    /// With the volumes that can be used on `only` this node, if one is given.
+    fn of(world: &'a World, claim: &'a Arc<ClaimFacts>, class: &'a StorageClassFacts, only: Option<NodeId>) -> Self {
         let candidates = world.volumes().volumes_of_class(&claim.class);
-        let (reserved, mut volumes): (Vec<_>, Vec<_>) =
-            candidates.filter(|volume| can_be_bound(volume, claim)).partition(|volume| is_reserved_for(volume, claim));
-        volumes.sort_by_key(|volume| volume.capacity_bytes);
-        let place_of = |volume: &VolumeFacts| place(world, volume.node_terms.as_deref());
+        let candidates = candidates.filter(|volume| can_be_bound(volume, claim));
+        let placed = candidates.map(|volume| (volume, place(world, volume.node_terms.as_deref())));
+        let (reserved, mut others): (Vec<_>, Vec<_>) = placed.partition(|(volume, _)| is_reserved_for(volume, claim));
+        others.retain(|(_, place)| only.is_none_or(|node| place.has(node)));
+        others.sort_by_key(|(volume, _)| volume.capacity_bytes);
+        let (volumes, places): (Vec<_>, Vec<_>) = others.into_iter().unzip();
         Self {
             claim,
-            reserved: reserved.into_iter().map(|volume| (volume, place_of(volume))).collect(),
-            places: volumes.iter().map(|volume| place_of(volume)).collect(),
+            reserved,
+            places: places.into_iter().collect(),
             volumes,
             provisioning: Provisioning::of(world, claim, class),
         }

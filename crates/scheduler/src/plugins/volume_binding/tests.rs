@@ -12,7 +12,7 @@ use super::work::{self, VolumeWork, WaitingFor, WrittenVersions};
 use super::*;
 use crate::testing::volumes::{
     DRIVER, Said, WAITS, applied, bound, claim, claims, class, csi_node, helps, labelled, labels, local, one_of,
-    pod_using, rejects, said, volume, waits, world_of,
+    pod_using, rejects, said, volume, waits, world_for, world_of,
 };
 use crate::testing::{NAMESPACE, id};
 
@@ -31,9 +31,8 @@ fn fits() -> Said {
 }
 
 /// A world with the nodes n1 in zone a and n2 in zone b, and a pod with these claims.
-fn world_with(names: &[&str], mut events: Vec<Event>) -> World {
-    events.push(Event::PodApplied(pod_using("p", claims(names), None)));
-    world_of(vec![labelled("n1", &[("zone", "a")]), labelled("n2", &[("zone", "b")])], events)
+fn world_with(names: &[&str], events: Vec<Event>) -> World {
+    world_for(&[("n1", &[("zone", "a")]), ("n2", &[("zone", "b")])], events, claims(names))
 }
 
 /// The class provisions no volumes.

@@ -91,6 +91,8 @@ pub struct Datacenter {
 pub struct Datastore {
     pub name: String,
     pub parent: FolderId,
+    /// The host with the only mount; `None` if all hosts of the datacenter mount it.
+    pub local_to: Option<HostId>,
 }
 
 #[derive(Clone, Debug)]

@@ -36,6 +36,7 @@ impl Vcenter {
             let cluster = n as usize % hosts.len();
             let host = self.host(n + 1, hosts[cluster].0, now);
             hosts[cluster].2.push(host);
+            self.local_datastore(n + 1, host);
         }
         hosts.retain(|(_, _, hosts)| !hosts.is_empty());
         let vm_folder = self.inventory.datacenters().next().map(|(_, datacenter)| datacenter.vm_folder);
@@ -75,7 +76,8 @@ impl Vcenter {
                 folder.parent = Some(datacenter.into());
             }
         }
-        self.inventory.add_datastore(Datastore { name: "datastore-1".to_owned(), parent: datastore_folder });
+        let shared = Datastore { name: "datastore-1".to_owned(), parent: datastore_folder, local_to: None };
+        self.inventory.add_datastore(shared);
         self.inventory.add_network(Network { name: "VM Network".to_owned(), parent: network_folder });
         host_folder
     }
@@ -119,6 +121,15 @@ impl Vcenter {
             memory_mib: self.config.host_memory_mib,
             boot_time: now,
         })
+    }
+
+    /// With a name that shows its host, as ESXi names it.
+    fn local_datastore(&mut self, number: u32, host: HostId) {
+        let folder = self.inventory.datacenters().next().map(|(_, datacenter)| datacenter.datastore_folder);
+        if let Some(parent) = folder.filter(|_| self.config.local_datastores) {
+            let name = format!("local-{number}");
+            self.inventory.add_datastore(Datastore { name, parent, local_to: Some(host) });
+        }
     }
 
     fn nodes(&mut self, folder: FolderId, clusters: &[(ClusterId, PoolId, Vec<HostId>)], now: SimTime) {

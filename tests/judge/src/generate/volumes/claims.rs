@@ -101,7 +101,7 @@ fn modes(dice: &mut Dice, claim: &mut Value) {
     };
 }
 
-/// Binds the claim to a volume of its own; a few volumes are gone.
+/// Binds the claim to a volume of its own; a few volumes are gone, of claims with an owner more, because there are few of them.
 fn bind(dice: &mut Dice, world: &mut World, claim: &mut Value) {
     let class = dice.pick(&["fast", "near", "static", "disk", "vm", IMMEDIATE]);
     let modes = claim["spec"]["accessModes"].clone();
@@ -110,7 +110,8 @@ fn bind(dice: &mut Dice, world: &mut World, claim: &mut Value) {
     claim["spec"]["volumeName"] = volume.clone().into();
     claim["metadata"]["annotations"][BOUND] = dice.pick(&["yes", "yes", "yes", "no"]).into();
     claim["status"]["phase"] = "Bound".into();
-    if dice.chance(3) {
+    let is_owned = claim["metadata"].get("ownerReferences").is_some();
+    if dice.chance(if is_owned { 15 } else { 3 }) {
         claim["spec"]["volumeName"] = "pv-gone".into();
         return;
     }

@@ -54,7 +54,7 @@ impl Scope<'_> {
                         ("capacity", Value::long(DATASTORE_BYTES)),
                         ("freeSpace", Value::long(DATASTORE_BYTES / 2)),
                         ("accessible", Value::bool(true)),
-                        ("multipleHostAccess", Value::bool(true)),
+                        ("multipleHostAccess", Value::bool(datastore.local_to.is_none())),
                         ("type", Value::string("VMFS")),
                         ("maintenanceMode", Value::string("normal")),
                     ],
@@ -71,6 +71,7 @@ impl Scope<'_> {
                 "host" => Value::list(
                     "DatastoreHostMount",
                     self.near(object, |member| matches!(member, MoRef::Host(_)))
+                        .filter(|host| datastore.local_to.is_none_or(|only| MoRef::from(only) == *host))
                         .map(|host| mount(host, object))
                         .collect(),
                 ),

@@ -167,9 +167,17 @@ impl Scope<'_> {
         self.inventory.tasks().map(|(id, _)| id).filter(|id| self.is_recent(*id)).collect()
     }
 
-    /// Every datastore of the object's datacenter: all storage is shared.
+    /// The shared datastores of the object's datacenter. VMs and clusters use no others; a host also has its own.
     fn datastores_near(&self, object: MoRef) -> Vec<MoRef> {
-        self.folder_near(object, |datacenter| datacenter.datastore_folder)
+        let mut all = self.folder_near(object, |datacenter| datacenter.datastore_folder);
+        all.retain(|member| match member {
+            MoRef::Datastore(id) => self.inventory.datastore(*id).is_some_and(|datastore| match datastore.local_to {
+                Some(host) => MoRef::from(host) == object || matches!(object, MoRef::Datacenter(_)),
+                None => true,
+            }),
+            _ => true,
+        });
+        all
     }
 
     fn networks_near(&self, object: MoRef) -> Vec<MoRef> {
