@@ -80,7 +80,8 @@ async fn bridger_works_with_the_installed_account_and_configuration() -> Result<
     let configuration = map["data"]["bridger.yaml"].as_str().context("the configuration file")?;
     let file = workdir.write("bridger.yaml", configuration)?.display().to_string();
     let environment = [("KUBECONFIG", account.display().to_string()), ("NO_COLOR", "1".to_owned())];
-    let mut bridger = Bridger::start(&["run", "--config", &file, "--port", "0", "--listen", "127.0.0.1"], &environment)?;
+    let mut bridger =
+        Bridger::start(&["run", "--config", &file, "--port", "0", "--listen", "127.0.0.1"], &environment)?;
     bridger.prints("Listening", SOON).await?;
     eventually(SOON, || async {
         let ready = bridger.get("/readyz").await?;
@@ -90,15 +91,19 @@ async fn bridger_works_with_the_installed_account_and_configuration() -> Result<
     .await?;
     // The lease is in the namespace of the installation.
     eventually(SOON, || async {
-        let lease = kubectl.run(&["get", "lease", "bridger", "-n", NAMESPACE, "-o", "jsonpath={.spec.holderIdentity}"]).await?;
+        let lease =
+            kubectl.run(&["get", "lease", "bridger", "-n", NAMESPACE, "-o", "jsonpath={.spec.holderIdentity}"]).await?;
         ensure!(!lease.is_empty(), "nobody holds the lease\n{}", bridger.output());
         Ok(())
     })
     .await?;
     let user = format!("--as=system:serviceaccount:{NAMESPACE}:bridger");
-    for (verb, resource, namespace) in
-        [("get", "secrets", "default"), ("create", "pods/exec", "default"), ("delete", "pods", "default"), ("delete", "nodes", "default")]
-    {
+    for (verb, resource, namespace) in [
+        ("get", "secrets", "default"),
+        ("create", "pods/exec", "default"),
+        ("delete", "pods", "default"),
+        ("delete", "nodes", "default"),
+    ] {
         let answer = kubectl.try_run(&["auth", "can-i", verb, resource, "-n", namespace, &user]).await?;
         ensure!(answer.stdout.trim().ends_with("no"), "{verb} {resource}: {answer:?}");
     }

@@ -181,7 +181,10 @@ mod tests {
         let blob = |descriptor: &Value| {
             let name = descriptor["digest"].as_str().expect("a digest");
             let bytes = archive[&format!("blobs/{}", name.replace(':', "/"))].1.clone();
-            assert_eq!((digest(&bytes), bytes.len()), (name.to_owned(), descriptor["size"].as_u64().expect("a size") as usize));
+            assert_eq!(
+                (digest(&bytes), bytes.len()),
+                (name.to_owned(), descriptor["size"].as_u64().expect("a size") as usize)
+            );
             bytes
         };
         let manifest: Value = serde_json::from_slice(&blob(&parsed("index.json")["manifests"][0])).expect("a manifest");

@@ -127,7 +127,9 @@ fn after_key_value(text: &mut String, value: &Value, indent: usize) {
 }
 
 fn is_printable(lines: &str) -> bool {
-    !lines.starts_with([' ', '\n']) && !lines.ends_with("\n\n") && lines.chars().all(|it| it == '\n' || !it.is_control())
+    !lines.starts_with([' ', '\n'])
+        && !lines.ends_with("\n\n")
+        && lines.chars().all(|it| it == '\n' || !it.is_control())
 }
 
 fn print_value(text: &mut String, value: &Value, indent: usize) {

@@ -139,14 +139,6 @@ pub fn not(condition: Condition) -> Condition {
 }
 
 impl Node {
-    /// A literal as nodes, so that it is printed as a block.
-    pub fn of(value: Value) -> Node {
-        match value {
-            Value::Array(values) if !values.is_empty() => list(values.into_iter().map(Node::of)),
-            other => Node::Literal(other),
-        }
-    }
-
     /// Adds entries to a map; other nodes stay as they are.
     pub fn with(mut self, more: impl IntoIterator<Item = Entry>) -> Node {
         if let Node::Map(entries) = &mut self {

@@ -30,10 +30,16 @@ pub enum Default {
 pub enum Kind {
     Text,
     Switch,
-    Number { min: i64, max: i64 },
+    Number {
+        min: i64,
+        max: i64,
+    },
     OneOf(&'static [&'static str]),
     Texts,
-    Numbers { min: i64, max: i64 },
+    Numbers {
+        min: i64,
+        max: i64,
+    },
     /// A list of maps of any content, as Kubernetes or Bridger define it.
     Maps,
     Map,
@@ -70,7 +76,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("image.digest", Kind::Text, Default::Text(""), "sha256:... of the image."),
     setting("image.pullPolicy", Kind::OneOf(&["Always", "IfNotPresent", "Never"]), Default::Text("IfNotPresent"), ""),
     setting("imagePullSecrets", Kind::Maps, Default::Empty, "As in a pod: a list of {name: SECRET}."),
-    setting("replicas", Kind::Number { min: 0, max: 10 }, Default::Number(2), "One of them writes; see docs/run.md, Several instances."),
+    setting(
+        "replicas",
+        Kind::Number { min: 0, max: 10 },
+        Default::Number(2),
+        "One of them writes; see docs/run.md, Several instances.",
+    ),
     setting("parts.labels", Kind::Switch, Default::Switch(true), "Label nodes with their physical host."),
     setting("parts.rules", Kind::Switch, Default::Switch(true), "Maintain DRS rules. Read `bridger plan` first."),
     setting("parts.extender", Kind::Switch, Default::Switch(false), "Answer kube-scheduler; see extender below."),
@@ -94,22 +105,74 @@ pub const SETTINGS: &[Setting] = &[
          with the key ca.crt, or thumbprint; insecure; vmFolders, vmResourcePools, vmTags. A changed Secret takes effect\n\
          at the next login.",
     ),
-    setting("settings", Kind::Map, Default::Empty, "Further keys of Bridger's configuration file: policy, lift, hostLabel, ... (docs/run.md)."),
-    setting("schedulerConfiguration", Kind::Map, Default::Empty, "A KubeSchedulerConfiguration, if parts.scheduling is on."),
+    setting(
+        "settings",
+        Kind::Map,
+        Default::Empty,
+        "Further keys of Bridger's configuration file: policy, lift, hostLabel, ... (docs/run.md).",
+    ),
+    setting(
+        "schedulerConfiguration",
+        Kind::Map,
+        Default::Empty,
+        "A KubeSchedulerConfiguration, if parts.scheduling is on.",
+    ),
     setting("extender.port", PORT, Default::Number(12_348), ""),
-    setting("extender.tlsSecret", Kind::Text, Default::Text("bridger-extender"), "A Secret with tls.crt, tls.key and ca.crt, the authority of kube-scheduler's certificate."),
-    setting("extender.schedulerNames", Kind::Texts, Default::Json(r#"["default-scheduler"]"#), "The schedulers whose pods /bind binds."),
-    setting("extender.clientAllowedNames", Kind::Texts, Default::Json(r#"["system:kube-scheduler"]"#), "The names in the client certificates."),
-    setting("extender.certManager.enabled", Kind::Switch, Default::Switch(false), "Let cert-manager issue the certificates: an authority of their own, Bridger's and\none for kube-scheduler, renewed in time."),
+    setting(
+        "extender.tlsSecret",
+        Kind::Text,
+        Default::Text("bridger-extender"),
+        "A Secret with tls.crt, tls.key and ca.crt, the authority of kube-scheduler's certificate.",
+    ),
+    setting(
+        "extender.schedulerNames",
+        Kind::Texts,
+        Default::Json(r#"["default-scheduler"]"#),
+        "The schedulers whose pods /bind binds.",
+    ),
+    setting(
+        "extender.clientAllowedNames",
+        Kind::Texts,
+        Default::Json(r#"["system:kube-scheduler"]"#),
+        "The names in the client certificates.",
+    ),
+    setting(
+        "extender.certManager.enabled",
+        Kind::Switch,
+        Default::Switch(false),
+        "Let cert-manager issue the certificates: an authority of their own, Bridger's and\none for kube-scheduler, renewed in time.",
+    ),
     setting("metrics.port", PORT, Default::Number(12_346), "Health and metrics."),
     setting("serviceMonitor.enabled", Kind::Switch, Default::Switch(false), "Needs the Prometheus operator."),
     setting("serviceMonitor.labels", Kind::Map, Default::Empty, ""),
-    setting("networkPolicy.enabled", Kind::Switch, Default::Switch(true), "Only DNS, and the ports below, may be reached from Bridger."),
-    setting("networkPolicy.egressPorts", Kind::Numbers { min: 1, max: 65_535 }, Default::Json("[443, 6443]"), "Of the API server and the vCenters."),
-    setting("resources", Kind::Map, Default::Json(r#"{"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}"#), ""),
+    setting(
+        "networkPolicy.enabled",
+        Kind::Switch,
+        Default::Switch(true),
+        "Only DNS, and the ports below, may be reached from Bridger.",
+    ),
+    setting(
+        "networkPolicy.egressPorts",
+        Kind::Numbers { min: 1, max: 65_535 },
+        Default::Json("[443, 6443]"),
+        "Of the API server and the vCenters.",
+    ),
+    setting(
+        "resources",
+        Kind::Map,
+        Default::Json(r#"{"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}"#),
+        "",
+    ),
     setting("priorityClassName", Kind::Text, Default::Text("system-cluster-critical"), ""),
     setting("nodeSelector", Kind::Map, Default::Empty, ""),
-    setting("tolerations", Kind::Maps, Default::Json(r#"[{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}]"#), ""),
+    setting(
+        "tolerations",
+        Kind::Maps,
+        Default::Json(
+            r#"[{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}]"#,
+        ),
+        "",
+    ),
     setting("podAnnotations", Kind::Map, Default::Empty, ""),
     setting("podLabels", Kind::Map, Default::Empty, ""),
 ];
@@ -187,8 +250,8 @@ impl Setting {
 impl Kind {
     fn check(&self, path: &str, value: &Value) -> Result<(), ValuesError> {
         let each = |kind: &Kind| {
-            let values = value.as_array().into_iter().flatten().enumerate();
-            values.map(|(index, value)| kind.check(&format!("{path}[{index}]"), value)).collect::<Result<(), _>>()
+            let mut values = value.as_array().into_iter().flatten().enumerate();
+            values.try_for_each(|(index, value)| kind.check(&format!("{path}[{index}]"), value))
         };
         let fits = match self {
             Kind::Text => value.is_string(),

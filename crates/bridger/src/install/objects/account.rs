@@ -43,10 +43,12 @@ fn binding(object: Node, role: &'static str) -> Node {
 
 /// One rule for each resource and the parts that need it.
 fn rules(object: Node, scopes: &[Scope]) -> Node {
+    let always = needs(Purpose::Run, Parts::NONE, false);
     let mut rules: Vec<(Need, Vec<Part>, Vec<&'static str>)> = Vec::new();
     for (need, parts) in by_part().into_iter().filter(|(need, _)| scopes.contains(&need.scope)) {
         let same = |(rule, of, _): &&mut (Need, Vec<Part>, Vec<&str>)| {
-            (rule.group, rule.resource, &*of) == (need.group, need.resource, &parts)
+            (rule.group, rule.resource, of, always.contains(rule))
+                == (need.group, need.resource, &parts, always.contains(&need))
         };
         match rules.iter_mut().find(same) {
             Some((.., verbs)) => verbs.push(need.verb),
@@ -60,11 +62,8 @@ fn rules(object: Node, scopes: &[Scope]) -> Node {
             ("verbs", list(verbs.into_iter().map(literal))),
         ]);
         let any = parts.iter().map(|part| is(switch(*part))).collect();
-        if parts.len() == Part::ALL.len() {
-            Item::One(rule)
-        } else {
-            Item::When(Condition::Any(any), vec![Item::One(rule)])
-        }
+        // Some things are watched whatever is on.
+        if always.contains(&need) { Item::One(rule) } else { Item::When(Condition::Any(any), vec![Item::One(rule)]) }
     });
     object.with([Entry::Key("rules", Node::List(items.collect()))])
 }

@@ -74,10 +74,7 @@ pub fn credentials() -> Node {
         "secret",
         map([
             ("name", field("credentialsSecret")),
-            (
-                "items",
-                Node::List(vec![file("username", "{.name}/username"), file("password", "{.name}/password")]),
-            ),
+            ("items", Node::List(vec![file("username", "{.name}/username"), file("password", "{.name}/password")])),
         ]),
     )]);
     let authority = map([(

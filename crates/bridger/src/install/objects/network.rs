@@ -17,10 +17,8 @@ pub fn objects() -> Vec<Template> {
         // Instances that are not ready have metrics, too.
         key("publishNotReadyAddresses", literal(true)),
     ])]);
-    let extender = object("v1", "Service", "{name}-extender").with([spec(vec![
-        key("selector", selector()),
-        key("ports", port("extender", literal(443))),
-    ])]);
+    let extender = object("v1", "Service", "{name}-extender")
+        .with([spec(vec![key("selector", selector()), key("ports", port("extender", literal(443)))])]);
     vec![
         Template { file: "service", when: None, object: metrics },
         Template { file: "extender-service", when: Some(is("parts.extender")), object: extender },

@@ -49,13 +49,13 @@ fn metadata() -> Node {
 fn pod() -> Node {
     let key = Entry::Key;
     let optional = |name: &'static str| Entry::When(is(name), vec![Entry::Key(name, value(name))]);
-    let one_per_node =
-        map([("topologyKey", literal("kubernetes.io/hostname")), ("labelSelector", map([("matchLabels", selector())]))]);
+    let one_per_node = map([
+        ("topologyKey", literal("kubernetes.io/hostname")),
+        ("labelSelector", map([("matchLabels", selector())])),
+    ]);
     // Bridger also keeps these nodes on different physical hosts: its own pods are pods like any other.
-    let affinity = map([(
-        "podAntiAffinity",
-        map([("requiredDuringSchedulingIgnoredDuringExecution", list([one_per_node]))]),
-    )]);
+    let affinity =
+        map([("podAntiAffinity", map([("requiredDuringSchedulingIgnoredDuringExecution", list([one_per_node]))]))]);
     Node::Map(vec![
         key("serviceAccountName", text("{name}")),
         key("automountServiceAccountToken", literal(true)),
@@ -83,9 +83,8 @@ fn container() -> Node {
     };
     let port =
         |name: &'static str, number: &'static str| map([("name", literal(name)), ("containerPort", value(number))]);
-    let mount = |name: &str, path: &str| {
-        Item::One(literal(json!({ "name": name, "mountPath": path, "readOnly": true })))
-    };
+    let mount =
+        |name: &str, path: &str| Item::One(literal(json!({ "name": name, "mountPath": path, "readOnly": true })));
     let pinned = Entry::When(is("image.digest"), vec![Entry::Key("image", text("{image.repository}@{image.digest}"))]);
     let tagged =
         Entry::When(not(is("image.digest")), vec![Entry::Key("image", text("{image.repository}:{image.tag}"))]);
