@@ -1,6 +1,7 @@
 //! `cargo xtask`: the commands for developers and CI. One file or folder per command.
 
 mod bench;
+mod image;
 mod peers;
 mod picture;
 mod test;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Builds the test peers, runs tests and benchmarks, and renders the demo's picture.
+/// Builds the test peers, runs tests and benchmarks, writes the container image, and renders the demo's picture.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -23,6 +24,7 @@ enum Command {
     Peers(peers::Arguments),
     Test(test::Arguments),
     Bench(bench::Arguments),
+    Image(image::Arguments),
     Picture(picture::Arguments),
 }
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Command::Peers(arguments) => peers::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Image(arguments) => image::run(&arguments),
         Command::Picture(arguments) => picture::run(&arguments),
     };
     match result {

@@ -19,6 +19,7 @@ pub(crate) struct Kind {
 
 /// No configuration is that large.
 pub(crate) const CONFIGURATION: Kind = Kind { name: "configuration file", flag: "--config", bytes_max: 4 << 20 };
+pub(crate) const VALUES: Kind = Kind { name: "file with values", flag: "--values", bytes_max: 4 << 20 };
 /// A snapshot of 150,000 pods has a tenth of this.
 pub(crate) const SNAPSHOT: Kind = Kind { name: "snapshot", flag: "--snapshot", bytes_max: 2 << 30 };
 

@@ -18,6 +18,7 @@ mod embedded;
 mod failure;
 pub mod files;
 pub mod in_process;
+pub mod install;
 mod logging;
 mod plan_view;
 mod rbac;

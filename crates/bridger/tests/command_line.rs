@@ -53,6 +53,17 @@ fn version_prints_the_program_name() {
 }
 
 #[test]
+fn the_version_command_names_version_and_commit() {
+    let output = bridger(&["version"]);
+    assert_eq!(output.status.code(), Some(0));
+    let line = text(&output.stdout);
+    assert!(line.starts_with(concat!("bridger ", env!("CARGO_PKG_VERSION"), " (commit ")), "{line}");
+    let json: serde_json::Value = serde_json::from_slice(&bridger(&["version", "-o", "json"]).stdout).expect("JSON");
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert!(json.as_object().is_some_and(|members| members.contains_key("commit")), "{json}");
+}
+
+#[test]
 fn completions_exist_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let output = bridger(&["completions", shell]);

@@ -14,6 +14,7 @@ use scheduler::{Configuration, Explanation, NodeExplanation, PreemptionExplanati
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::terminal_width;
+use crate::say::Format;
 use crate::scheduler::PluginRegistry;
 use crate::service::extender::unknown_lifted_keys;
 use crate::service::leading::ElectionArguments;
@@ -49,12 +50,6 @@ pub struct Arguments {
     profiles: ProfileArguments,
     #[command(flatten)]
     reach: ReachArguments,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Table,
-    Json,
 }
 
 /// No node is feasible. This is a result, not a failure.

@@ -11,6 +11,7 @@ mod run;
 mod sandbox;
 pub(crate) mod scheduler;
 mod snapshot;
+mod version;
 
 use std::process::ExitCode;
 
@@ -49,6 +50,7 @@ pub enum Command {
     Cleanup(Box<cleanup::Arguments>),
     Completions(completions::Arguments),
     Manifests(manifests::Arguments),
+    Version(version::Arguments),
 }
 
 impl Command {
@@ -70,6 +72,7 @@ impl Command {
             Command::Cleanup(arguments) => cleanup::run(&arguments),
             Command::Completions(arguments) => completions::run(&arguments),
             Command::Manifests(arguments) => manifests::run(&arguments),
+            Command::Version(arguments) => version::run(&arguments),
         }
     }
 }

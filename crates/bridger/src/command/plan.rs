@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::embedded;
 use crate::failure::Failure;
 use crate::plan_view::{self, Sums};
+use crate::say::Format;
 use crate::service::extender::{LiftArguments, unknown_lifted_keys};
 use crate::service::policy::PolicyArguments;
 use crate::service::read_once::{read_state, world_and_records};
@@ -43,12 +44,6 @@ pub struct Arguments {
     policy: PolicyArguments,
     #[command(flatten)]
     lifting: LiftArguments,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Table,
-    Json,
 }
 
 /// The output of `-o json`.

@@ -1,5 +1,7 @@
 //! `bridger manifests`: YAML for kube-scheduler and kubectl.
 
+mod all;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,8 +15,9 @@ use crate::rbac::{self, Account, quoted};
 use crate::service::settings::{AccountSettings, ConnectionArguments, Switch};
 use crate::service::startup::{self, Purpose};
 
-/// Print the YAML needed to connect Bridger to Kubernetes
+/// Print the YAML that installs Bridger, or connects it to Kubernetes
 ///
+/// Everything, as the Helm chart has it: bridger manifests all | kubectl apply -f -
 /// For kube-scheduler: bridger manifests scheduler-config > scheduler.yaml; then start it with --config scheduler.yaml.
 /// For Bridger in the cluster: bridger manifests rbac --for run | kubectl apply -f -
 #[derive(Debug, clap::Args)]
@@ -25,6 +28,7 @@ pub struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Manifest {
+    All(all::All),
     SchedulerConfig(SchedulerConfig),
     Rbac(Rbac),
 }
@@ -164,6 +168,7 @@ struct SchedulerConfig {
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let text = match &arguments.manifest {
+        Manifest::All(all) => all.to_yaml()?,
         Manifest::SchedulerConfig(config) => config.to_yaml()?,
         Manifest::Rbac(rbac) => rbac.to_yaml()?,
     };
@@ -267,7 +272,7 @@ mod tests {
         text.split("---\n").map(|it| serde_saphyr::from_str(it).map_err(|error| error.to_string())).collect()
     }
 
-    const RUN_PAGE: &str = include_str!("../../../../docs/run.md");
+    const RUN_PAGE: &str = include_str!("../../../../../docs/run.md");
 
     /// The file of the documentation, on a machine without the credentials that it names.
     #[test]
