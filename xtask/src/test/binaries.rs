@@ -63,7 +63,7 @@ fn test_binary(message: &Value) -> Option<TestBinary> {
 
 impl TestBinary {
     /// Runs it, prints its output as it arrives, including the output of passed tests, and counts the results.
-    pub fn run(&self, settings: &Settings) -> Result<Tally> {
+    pub fn run(&self, settings: &Settings, threads: Option<usize>) -> Result<Tally> {
         println!("\n-- {} {}", self.package, self.target);
         let mut command = Command::new(&self.executable);
         command.args(settings.only.as_deref()).arg(SHOW_OUTPUT).current_dir(&self.folder);
@@ -71,6 +71,7 @@ impl TestBinary {
         command.env("BRIDGER_TEST_COUNTS", if settings.full { "full" } else { "quick" });
         let seed = settings.seed.to_string();
         command.env("BRIDGER_SEED", &seed).env("PROPTEST_RNG_SEED", &seed);
+        command.envs(threads.map(|threads| ("RUST_TEST_THREADS", threads.to_string())));
         // If inherited from the user's environment, it would restrict every run to one world.
         command.env_remove("BRIDGER_WORLD").envs(settings.world.map(|world| ("BRIDGER_WORLD", world.to_string())));
         command.envs(settings.e2e.environment());

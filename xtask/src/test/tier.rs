@@ -107,26 +107,31 @@ impl Tier {
             Tier::Format => format(),
             Tier::Structure => super::structure::run(),
             Tier::Clippy => clippy(),
-            Tier::Unit => run_tests(settings, |binary| Tier::of(binary) == Tier::Unit),
-            Tier::Simulated => run_tests(settings, |binary| Tier::of(binary) == Tier::Simulated),
+            Tier::Unit => run_tests(settings, None, |binary| Tier::of(binary) == Tier::Unit),
+            Tier::Simulated => run_tests(settings, None, |binary| Tier::of(binary) == Tier::Simulated),
+            // Most of the time these tests wait: for leases, graces, and programs that start.
             Tier::Peers => {
                 clear_peer_logs()?;
-                run_tests(settings, |binary| Tier::of(binary) == Tier::Peers)
+                run_tests(settings, Some(2 * cores()), |binary| Tier::of(binary) == Tier::Peers)
             }
             Tier::Docs => super::docs::run(),
             Tier::E2e => {
                 clear_peer_logs()?;
-                run_tests(settings, |binary| Tier::of(binary) == Tier::E2e)
+                run_tests(settings, None, |binary| Tier::of(binary) == Tier::E2e)
             }
         }
     }
 }
 
-/// Runs the test binaries of a tier.
-fn run_tests(settings: &Settings, belongs: impl Fn(&TestBinary) -> bool) -> Result<Tally> {
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from)
+}
+
+/// Runs the test binaries of a tier. `threads`: of each binary; with `None`, one per core.
+fn run_tests(settings: &Settings, threads: Option<usize>, belongs: impl Fn(&TestBinary) -> bool) -> Result<Tally> {
     let mut tally = Tally { unit: "tests", ..Tally::default() };
     for binary in settings.binaries()?.iter().filter(|binary| belongs(binary)) {
-        let ran = binary.run(settings)?;
+        let ran = binary.run(settings, threads)?;
         tally.passed += ran.passed;
         tally.failed += ran.failed;
         tally.skipped += ran.skipped;

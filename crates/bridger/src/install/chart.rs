@@ -76,7 +76,7 @@ fn print_item(text: &mut String, item: &Item, indent: usize) {
             let _ = writeln!(text, "{:indent$}{{{{- end }}}}", "");
         }
         Item::Each(list, items) => {
-            let _ = writeln!(text, "{:indent$}{{{{- range $each := .Values.{list} }}}}", "");
+            let _ = writeln!(text, "{:indent$}{{{{- range $each := $.Values.{list} }}}}", "");
             items.iter().for_each(|item| print_item(text, item, indent));
             let _ = writeln!(text, "{:indent$}{{{{- end }}}}", "");
         }
@@ -197,12 +197,12 @@ fn printf(pieces: &[Piece]) -> String {
 
 fn path(source: Source) -> String {
     match source {
-        Source::Value(path) => format!(".Values.{path}"),
-        // Inside a loop the dot is still the root, because the loop names its variable.
+        Source::Value(path) => format!("$.Values.{path}"),
+        // Inside a loop the dot is the element; `$` is always the root.
         Source::Field(name) => format!("$each.{name}"),
         Source::Element => "$each".to_owned(),
-        Source::Digest => "(.Values | toJson | sha256sum)".to_owned(),
-        Source::Namespace => ".Release.Namespace".to_owned(),
+        Source::Digest => "($.Values | toJson | sha256sum)".to_owned(),
+        Source::Namespace => "$.Release.Namespace".to_owned(),
     }
 }
 
