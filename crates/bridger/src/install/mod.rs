@@ -2,7 +2,7 @@
 //!
 //! In: values. Out: Kubernetes objects. Both are made from one description (`objects/`, of the building blocks in
 //! `template.rs`) and one list of values (`values.rs`), so they cannot differ: `chart.rs` prints it as a chart,
-//! `render.rs` inserts values. `cargo xtask chart` writes the chart; a golden test compares it.
+//! `render.rs` inserts values. A golden test compares the chart, and writes it (`BRIDGER_GOLDEN=write`).
 
 mod chart;
 mod objects;

@@ -352,7 +352,7 @@ pub fn schema() -> Value {
 
 /// `values.yaml`: every value with its default and what it means.
 pub fn file() -> String {
-    let mut text = "# The values of Bridger's chart. Generated from the program: `cargo xtask chart`.\n".to_owned();
+    let mut text = "# The values of Bridger's chart. Generated from the program: see CONTRIBUTING.md.\n".to_owned();
     let mut open: Vec<&str> = Vec::new();
     for setting in SETTINGS {
         let names: Vec<&str> = setting.path.split('.').collect();
