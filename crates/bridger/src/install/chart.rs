@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::template::{Condition, Entry, Item, Node, Piece, Source, Template};
+use super::template::{Condition, Entry, Item, Origin, Piece, Template, Yaml};
 
 /// The file of one object.
 pub fn file(template: &Template) -> String {
@@ -30,10 +30,10 @@ pub fn document(value: &Value) -> String {
 }
 
 /// Prints a node on lines of its own.
-fn block(text: &mut String, node: &Node, indent: usize) {
+fn block(text: &mut String, node: &Yaml, indent: usize) {
     match node {
-        Node::Map(entries) => entries.iter().for_each(|entry| print_entry(text, entry, indent)),
-        Node::List(items) => items.iter().for_each(|item| print_item(text, item, indent)),
+        Yaml::Map(entries) => entries.iter().for_each(|entry| print_entry(text, entry, indent)),
+        Yaml::List(items) => items.iter().for_each(|item| print_item(text, item, indent)),
         other => {
             let _ = writeln!(text, "{:indent$}{}", "", scalar(other));
         }
@@ -61,8 +61,8 @@ fn print_entry(text: &mut String, entry: &Entry, indent: usize) {
 
 fn print_item(text: &mut String, item: &Item, indent: usize) {
     match item {
-        Item::One(Node::Literal(value)) if value.is_object() => print_listed(text, value, indent),
-        Item::One(node @ (Node::Map(_) | Node::List(_))) => {
+        Item::One(Yaml::Literal(value)) if value.is_object() => print_listed(text, value, indent),
+        Item::One(node @ (Yaml::Map(_) | Yaml::List(_))) => {
             let _ = writeln!(text, "{:indent$}-", "");
             block(text, node, indent + 2);
         }
@@ -84,19 +84,19 @@ fn print_item(text: &mut String, item: &Item, indent: usize) {
 }
 
 /// What follows `key:` or `-`.
-fn after_key(text: &mut String, node: &Node, indent: usize) {
+fn after_key(text: &mut String, node: &Yaml, indent: usize) {
     match node {
-        Node::Map(entries) if entries.is_empty() => text.push_str(" {}\n"),
-        Node::List(items) if items.is_empty() => text.push_str(" []\n"),
-        Node::Map(_) | Node::List(_) => {
+        Yaml::Map(entries) if entries.is_empty() => text.push_str(" {}\n"),
+        Yaml::List(items) if items.is_empty() => text.push_str(" []\n"),
+        Yaml::Map(_) | Yaml::List(_) => {
             text.push('\n');
             block(text, node, indent);
         }
-        Node::File(content) => {
+        Yaml::File(content) => {
             text.push_str(" |\n");
             block(text, content, indent);
         }
-        Node::Literal(value) => after_key_value(text, value, indent),
+        Yaml::Literal(value) => after_key_value(text, value, indent),
         other => {
             let _ = writeln!(text, " {}", scalar(other));
         }
@@ -162,18 +162,18 @@ fn print_listed(text: &mut String, value: &Value, indent: usize) {
     text.push_str(&lines);
 }
 
-fn scalar(node: &Node) -> String {
+fn scalar(node: &Yaml) -> String {
     match node {
-        Node::Literal(value) => escaped(&value.to_string()),
-        Node::Inserted(source) => format!("{{{{ {} | toJson }}}}", path(*source)),
-        Node::Text(pieces) => match pieces.as_slice() {
+        Yaml::Literal(value) => escaped(&value.to_string()),
+        Yaml::Inserted(source) => format!("{{{{ {} | toJson }}}}", path(*source)),
+        Yaml::Text(pieces) => match pieces.as_slice() {
             [Piece::Literal(literal)] => escaped(&Value::from(literal.as_str()).to_string()),
             [Piece::Inserted(source)] => format!("{{{{ {} | toString | toJson }}}}", path(*source)),
             pieces => printf(pieces),
         },
-        Node::Map(_) => "{}".to_owned(),
-        Node::List(_) => "[]".to_owned(),
-        Node::File(content) => {
+        Yaml::Map(_) => "{}".to_owned(),
+        Yaml::List(_) => "[]".to_owned(),
+        Yaml::File(content) => {
             let mut text = String::new();
             block(&mut text, content, 0);
             text
@@ -195,14 +195,14 @@ fn printf(pieces: &[Piece]) -> String {
     format!("{{{{ printf {}{arguments} | toJson }}}}", Value::from(format))
 }
 
-fn path(source: Source) -> String {
+fn path(source: Origin) -> String {
     match source {
-        Source::Value(path) => format!("$.Values.{path}"),
+        Origin::Value(path) => format!("$.Values.{path}"),
         // Inside a loop the dot is the element; `$` is always the root.
-        Source::Field(name) => format!("$each.{name}"),
-        Source::Element => "$each".to_owned(),
-        Source::Digest => "($.Values | toJson | sha256sum)".to_owned(),
-        Source::Namespace => "$.Release.Namespace".to_owned(),
+        Origin::Field(name) => format!("$each.{name}"),
+        Origin::Element => "$each".to_owned(),
+        Origin::Digest => "($.Values | toJson | sha256sum)".to_owned(),
+        Origin::Namespace => "$.Release.Namespace".to_owned(),
     }
 }
 

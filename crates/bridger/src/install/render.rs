@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::chart::document;
-use super::template::{Condition, Entry, Item, Node, Piece, Source, Template};
+use super::template::{Condition, Entry, Item, Origin, Piece, Template, Yaml};
 
 /// What is inserted.
 #[derive(Clone, Copy, Debug)]
@@ -28,22 +28,22 @@ struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    fn node(self, node: &Node) -> Value {
+    fn node(self, node: &Yaml) -> Value {
         match node {
-            Node::Literal(value) => value.clone(),
-            Node::Inserted(source) => self.value(*source),
-            Node::Text(pieces) => Value::from(pieces.iter().map(|piece| self.piece(piece)).collect::<String>()),
-            Node::Map(entries) => {
+            Yaml::Literal(value) => value.clone(),
+            Yaml::Inserted(source) => self.value(*source),
+            Yaml::Text(pieces) => Value::from(pieces.iter().map(|piece| self.piece(piece)).collect::<String>()),
+            Yaml::Map(entries) => {
                 let mut members = Map::new();
                 self.entries(entries, &mut members);
                 or_null(entries.is_empty(), members.is_empty(), Value::Object(members))
             }
-            Node::List(items) => {
+            Yaml::List(items) => {
                 let mut values = Vec::new();
                 self.items(items, &mut values);
                 or_null(items.is_empty(), values.is_empty(), Value::Array(values))
             }
-            Node::File(content) => Value::from(document(&self.node(content))),
+            Yaml::File(content) => Value::from(document(&self.node(content))),
         }
     }
 
@@ -90,13 +90,13 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn value(self, source: Source) -> Value {
+    fn value(self, source: Origin) -> Value {
         match source {
-            Source::Element => self.each.cloned().unwrap_or_default(),
-            Source::Digest => Value::from(digest(self.installation.values)),
-            Source::Namespace => Value::from(self.installation.namespace),
-            Source::Value(path) => at(self.installation.values, path).cloned().unwrap_or_default(),
-            Source::Field(name) => self.each.and_then(|each| at(each, name)).cloned().unwrap_or_default(),
+            Origin::Element => self.each.cloned().unwrap_or_default(),
+            Origin::Digest => Value::from(digest(self.installation.values)),
+            Origin::Namespace => Value::from(self.installation.namespace),
+            Origin::Value(path) => at(self.installation.values, path).cloned().unwrap_or_default(),
+            Origin::Field(name) => self.each.and_then(|each| at(each, name)).cloned().unwrap_or_default(),
         }
     }
 

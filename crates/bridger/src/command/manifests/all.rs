@@ -10,8 +10,8 @@ use crate::install::{self, ValuesError};
 
 /// Print everything that installs Bridger in a cluster, as the Helm chart does
 ///
-/// Values are those of deploy/chart/values.yaml. For example: bridger manifests all --set dryRun=true
-/// --set 'vcenters=[{name: one, url: https://vcenter.example.org, credentialsSecret: vcenter}]' | kubectl apply -f -
+/// Values are those of deploy/chart/values.yaml. For example: bridger manifests all -f values.yaml --set dryRun=true |
+/// kubectl apply -f -
 #[derive(Debug, clap::Args)]
 pub struct All {
     /// Namespace that everything is installed into

@@ -6,7 +6,7 @@ use kubernetes::preflight::{Need, Scope};
 use model::{Part, Parts};
 
 use super::{cluster_object, object};
-use crate::install::template::{Condition, Entry, Item, Node, Template, is, list, literal, map, namespace, text};
+use crate::install::template::{Condition, Entry, Item, Template, Yaml, is, list, literal, map, namespace, text};
 use crate::service::startup::{Purpose, needs};
 
 /// The value that turns a part on.
@@ -34,7 +34,7 @@ pub fn objects() -> Vec<Template> {
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-fn binding(object: Node, role: &'static str) -> Node {
+fn binding(object: Yaml, role: &'static str) -> Yaml {
     let subject = map([("kind", literal("ServiceAccount")), ("name", text("{name}")), ("namespace", namespace())]);
     let role =
         map([("apiGroup", literal("rbac.authorization.k8s.io")), ("kind", literal(role)), ("name", text("{name}"))]);
@@ -42,7 +42,7 @@ fn binding(object: Node, role: &'static str) -> Node {
 }
 
 /// One rule for each resource and the parts that need it.
-fn rules(object: Node, scopes: &[Scope]) -> Node {
+fn rules(object: Yaml, scopes: &[Scope]) -> Yaml {
     let always = needs(Purpose::Run, Parts::NONE, false);
     let mut rules: Vec<(Need, Vec<Part>, Vec<&'static str>)> = Vec::new();
     for (need, parts) in by_part().into_iter().filter(|(need, _)| scopes.contains(&need.scope)) {
@@ -65,7 +65,7 @@ fn rules(object: Node, scopes: &[Scope]) -> Node {
         // Some things are watched whatever is on.
         if always.contains(&need) { Item::One(rule) } else { Item::When(Condition::Any(any), vec![Item::One(rule)]) }
     });
-    object.with([Entry::Key("rules", Node::List(items.collect()))])
+    object.with([Entry::Key("rules", Yaml::List(items.collect()))])
 }
 
 /// Every permission, with the parts of which each one needs it.

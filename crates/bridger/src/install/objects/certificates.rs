@@ -4,13 +4,13 @@
 use serde_json::json;
 
 use super::object;
-use crate::install::template::{Condition, Entry, Node, Template, is, list, literal, map, text, value};
+use crate::install::template::{Condition, Entry, Template, Yaml, is, list, literal, map, text, value};
 
 const VERSION: &str = "cert-manager.io/v1";
 
 pub fn objects() -> Vec<Template> {
     let when = || Some(Condition::All(vec![is("parts.extender"), is("extender.certManager.enabled")]));
-    let of = |file, kind, name, spec: Node| Template {
+    let of = |file, kind, name, spec: Yaml| Template {
         file,
         when: when(),
         object: object(VERSION, kind, name).with([Entry::Key("spec", spec)]),

@@ -2,7 +2,7 @@
 
 use super::object;
 use crate::install::template::{
-    Condition, Entry, Item, Node, Source, Template, field, has, is, literal, map, namespace, not, text, value,
+    Condition, Entry, Item, Origin, Template, Yaml, field, has, is, literal, map, namespace, not, text, value,
 };
 
 /// Where the ConfigMap, the credentials and the certificates are in the pod.
@@ -12,23 +12,23 @@ pub const CERTIFICATES: &str = "/etc/bridger/extender";
 
 pub fn objects() -> Vec<Template> {
     let of_scheduler = Condition::All(vec![is("parts.scheduling"), is("schedulerConfiguration")]);
-    let scheduler = Node::Map(vec![
+    let scheduler = Yaml::Map(vec![
         Entry::Key("apiVersion", literal("kubescheduler.config.k8s.io/v1")),
         Entry::Key("kind", literal("KubeSchedulerConfiguration")),
-        Entry::Spread(Source::Value("schedulerConfiguration")),
+        Entry::Spread(Origin::Value("schedulerConfiguration")),
     ]);
-    let data = Node::Map(vec![
-        Entry::Key("bridger.yaml", Node::File(Box::new(bridger(&of_scheduler)))),
-        Entry::When(of_scheduler.clone(), vec![Entry::Key("scheduler.yaml", Node::File(Box::new(scheduler)))]),
+    let data = Yaml::Map(vec![
+        Entry::Key("bridger.yaml", Yaml::File(Box::new(bridger(&of_scheduler)))),
+        Entry::When(of_scheduler.clone(), vec![Entry::Key("scheduler.yaml", Yaml::File(Box::new(scheduler)))]),
     ]);
     let object = object("v1", "ConfigMap", "{name}").with([Entry::Key("data", data)]);
     vec![Template { file: "configuration", when: None, object }]
 }
 
-fn bridger(of_scheduler: &Condition) -> Node {
+fn bridger(of_scheduler: &Condition) -> Yaml {
     let key = Entry::Key;
     let optional = |name: &'static str, of: &'static str| Entry::When(has(of), vec![Entry::Key(name, field(of))]);
-    let vcenter = Node::Map(vec![
+    let vcenter = Yaml::Map(vec![
         key("url", field("url")),
         key("usernameFile", text("/etc/bridger/vcenters/{.name}/username")),
         key("passwordFile", text("/etc/bridger/vcenters/{.name}/password")),
@@ -39,7 +39,7 @@ fn bridger(of_scheduler: &Condition) -> Node {
         optional("vmResourcePools", "vmResourcePools"),
         optional("vmTags", "vmTags"),
     ]);
-    Node::Map(vec![
+    Yaml::Map(vec![
         key("labels", value("parts.labels")),
         key("rules", value("parts.rules")),
         key("scheduling", value("parts.scheduling")),
@@ -49,7 +49,7 @@ fn bridger(of_scheduler: &Condition) -> Node {
         key("port", value("metrics.port")),
         Entry::When(
             is("vcenters"),
-            vec![key("vcenters", Node::List(vec![Item::Each("vcenters", vec![Item::One(vcenter)])]))],
+            vec![key("vcenters", Yaml::List(vec![Item::Each("vcenters", vec![Item::One(vcenter)])]))],
         ),
         Entry::When(of_scheduler.clone(), vec![key("schedulerConfig", literal(format!("{FILES}/scheduler.yaml")))]),
         Entry::When(
@@ -63,26 +63,26 @@ fn bridger(of_scheduler: &Condition) -> Node {
                 key("clientCaFile", literal(format!("{CERTIFICATES}/ca.crt"))),
             ],
         ),
-        Entry::Spread(Source::Value("settings")),
+        Entry::Spread(Origin::Value("settings")),
     ])
 }
 
 /// The credentials and authorities of all vCenters, as one volume: a folder for each vCenter.
-pub fn credentials() -> Node {
+pub fn credentials() -> Yaml {
     let file = |key: &'static str, path: &'static str| Item::One(map([("key", literal(key)), ("path", text(path))]));
     let secret = map([(
         "secret",
         map([
             ("name", field("credentialsSecret")),
-            ("items", Node::List(vec![file("username", "{.name}/username"), file("password", "{.name}/password")])),
+            ("items", Yaml::List(vec![file("username", "{.name}/username"), file("password", "{.name}/password")])),
         ]),
     )]);
     let authority = map([(
         "configMap",
-        map([("name", field("caConfigMap")), ("items", Node::List(vec![file("ca.crt", "{.name}/ca.crt")]))]),
+        map([("name", field("caConfigMap")), ("items", Yaml::List(vec![file("ca.crt", "{.name}/ca.crt")]))]),
     )]);
     let each = vec![Item::One(secret), Item::When(has("caConfigMap"), vec![Item::One(authority)])];
-    map([("defaultMode", literal(0o440)), ("sources", Node::List(vec![Item::Each("vcenters", each)]))])
+    map([("defaultMode", literal(0o440)), ("sources", Yaml::List(vec![Item::Each("vcenters", each)]))])
 }
 
 /// Whether one instance is enough for the Service: with the extender on, only its leader is ready.

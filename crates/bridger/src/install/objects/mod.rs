@@ -7,7 +7,7 @@ mod monitoring;
 mod network;
 mod workload;
 
-use super::template::{Entry, Node, Template, literal, map, namespace, text, value};
+use super::template::{Entry, Template, Yaml, literal, map, namespace, text, value};
 
 pub fn all() -> Vec<Template> {
     let groups = [
@@ -23,11 +23,11 @@ pub fn all() -> Vec<Template> {
 
 /// The labels by which the pods of this installation are found. They never change, because a Deployment's selector
 /// cannot.
-fn selector() -> Node {
+fn selector() -> Yaml {
     map([("app.kubernetes.io/name", literal("bridger")), ("app.kubernetes.io/instance", value("name"))])
 }
 
-fn labels() -> Node {
+fn labels() -> Yaml {
     selector().with([
         Entry::Key("app.kubernetes.io/version", literal(env!("CARGO_PKG_VERSION"))),
         Entry::Key("app.kubernetes.io/part-of", literal("bridger")),
@@ -35,7 +35,7 @@ fn labels() -> Node {
 }
 
 /// An object in the namespace of the installation.
-fn object(version: &'static str, kind: &'static str, name: &'static str) -> Node {
+fn object(version: &'static str, kind: &'static str, name: &'static str) -> Yaml {
     map([
         ("apiVersion", literal(version)),
         ("kind", literal(kind)),
@@ -44,7 +44,7 @@ fn object(version: &'static str, kind: &'static str, name: &'static str) -> Node
 }
 
 /// An object of the whole cluster.
-fn cluster_object(version: &'static str, kind: &'static str, name: &'static str) -> Node {
+fn cluster_object(version: &'static str, kind: &'static str, name: &'static str) -> Yaml {
     map([
         ("apiVersion", literal(version)),
         ("kind", literal(kind)),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{object, selector};
-use crate::install::template::{Entry, Source, Template, is, list, literal, map};
+use crate::install::template::{Entry, Origin, Template, is, list, literal, map};
 
 pub fn objects() -> Vec<Template> {
     let endpoint = literal(json!({ "port": "metrics", "interval": "30s" }));
@@ -13,6 +13,6 @@ pub fn objects() -> Vec<Template> {
         map([("selector", map([("matchLabels", selector())])), ("endpoints", list([endpoint]))]),
     )]);
     // Prometheus selects monitors by labels of the team's choice.
-    let monitor = monitor.labelled(Source::Value("serviceMonitor.labels"));
+    let monitor = monitor.labelled(Origin::Value("serviceMonitor.labels"));
     vec![Template { file: "service-monitor", when: Some(is("serviceMonitor.enabled")), object: monitor }]
 }

@@ -3,12 +3,12 @@
 use serde_json::json;
 
 use super::{object, selector};
-use crate::install::template::{Entry, Item, Node, Source, Template, is, list, literal, map, value};
+use crate::install::template::{Entry, Item, Origin, Template, Yaml, is, list, literal, map, value};
 
 pub fn objects() -> Vec<Template> {
-    let spec = |entries: Vec<Entry>| Entry::Key("spec", Node::Map(entries));
+    let spec = |entries: Vec<Entry>| Entry::Key("spec", Yaml::Map(entries));
     let key = Entry::Key;
-    let port = |name: &'static str, number: Node| {
+    let port = |name: &'static str, number: Yaml| {
         list([map([("name", literal(name)), ("port", number), ("targetPort", literal(name))])])
     };
     let metrics = object("v1", "Service", "{name}").with([spec(vec![
@@ -26,16 +26,16 @@ pub fn objects() -> Vec<Template> {
     ]
 }
 
-fn policy() -> Node {
-    let tcp = |number: Node| Item::One(map([("protocol", literal("TCP")), ("port", number)]));
-    let ingress = Node::List(vec![
+fn policy() -> Yaml {
+    let tcp = |number: Yaml| Item::One(map([("protocol", literal("TCP")), ("port", number)]));
+    let ingress = Yaml::List(vec![
         tcp(value("metrics.port")),
         Item::When(is("parts.extender"), vec![tcp(value("extender.port"))]),
     ]);
-    let egress = Node::List(vec![
+    let egress = Yaml::List(vec![
         Item::One(literal(json!({ "protocol": "UDP", "port": 53 }))),
         tcp(literal(53)),
-        Item::Each("networkPolicy.egressPorts", vec![tcp(Node::Inserted(Source::Element))]),
+        Item::Each("networkPolicy.egressPorts", vec![tcp(Yaml::Inserted(Origin::Element))]),
     ]);
     object("networking.k8s.io/v1", "NetworkPolicy", "{name}").with([Entry::Key(
         "spec",

@@ -5,11 +5,11 @@ use serde_json::json;
 use super::configuration::{CERTIFICATES, CREDENTIALS, FILES, credentials, every_instance_is_ready};
 use super::{labels, object, selector};
 use crate::install::template::{
-    Condition, Entry, Item, Node, Source, Template, is, list, literal, map, not, text, value,
+    Condition, Entry, Item, Origin, Template, Yaml, is, list, literal, map, not, text, value,
 };
 
 pub fn objects() -> Vec<Template> {
-    let several = Condition::Above(Source::Value("replicas"), 1);
+    let several = Condition::Above(Origin::Value("replicas"), 1);
     vec![
         Template { file: "deployment", when: None, object: deployment() },
         // A budget counts ready pods. With the extender only the leader is ready, so no node with it could be drained.
@@ -24,7 +24,7 @@ pub fn objects() -> Vec<Template> {
     ]
 }
 
-fn deployment() -> Node {
+fn deployment() -> Yaml {
     let spec = map([
         ("replicas", value("replicas")),
         // A follower of the extender is never ready: a rollout must not wait for it.
@@ -38,15 +38,15 @@ fn deployment() -> Node {
     object("apps/v1", "Deployment", "{name}").with([Entry::Key("spec", spec)])
 }
 
-fn metadata() -> Node {
-    let annotations = Node::Map(vec![
-        Entry::Key("bridger.dev/values", Node::Inserted(Source::Digest)),
-        Entry::Spread(Source::Value("podAnnotations")),
+fn metadata() -> Yaml {
+    let annotations = Yaml::Map(vec![
+        Entry::Key("bridger.dev/values", Yaml::Inserted(Origin::Digest)),
+        Entry::Spread(Origin::Value("podAnnotations")),
     ]);
-    map([("labels", labels().with([Entry::Spread(Source::Value("podLabels"))])), ("annotations", annotations)])
+    map([("labels", labels().with([Entry::Spread(Origin::Value("podLabels"))])), ("annotations", annotations)])
 }
 
-fn pod() -> Node {
+fn pod() -> Yaml {
     let key = Entry::Key;
     let optional = |name: &'static str| Entry::When(is(name), vec![Entry::Key(name, value(name))]);
     let one_per_node = map([
@@ -56,7 +56,7 @@ fn pod() -> Node {
     // Bridger also keeps these nodes on different physical hosts: its own pods are pods like any other.
     let affinity =
         map([("podAntiAffinity", map([("requiredDuringSchedulingIgnoredDuringExecution", list([one_per_node]))]))]);
-    Node::Map(vec![
+    Yaml::Map(vec![
         key("serviceAccountName", text("{name}")),
         key("automountServiceAccountToken", literal(true)),
         optional("priorityClassName"),
@@ -76,7 +76,7 @@ fn pod() -> Node {
     ])
 }
 
-fn container() -> Node {
+fn container() -> Yaml {
     let probe = |path: &str, failures: u32| {
         literal(json!({ "httpGet": { "path": path, "port": "metrics" }, "periodSeconds": 10, "timeoutSeconds": 5,
             "failureThreshold": failures }))
@@ -89,7 +89,7 @@ fn container() -> Node {
     let tagged =
         Entry::When(not(is("image.digest")), vec![Entry::Key("image", text("{image.repository}:{image.tag}"))]);
     let key = Entry::Key;
-    Node::Map(vec![
+    Yaml::Map(vec![
         key("name", literal("bridger")),
         pinned,
         tagged,
@@ -97,7 +97,7 @@ fn container() -> Node {
         key("args", literal(json!(["run", "--config", format!("{FILES}/bridger.yaml"), "--log-format", "json"]))),
         key(
             "ports",
-            Node::List(vec![
+            Yaml::List(vec![
                 Item::One(port("metrics", "metrics.port")),
                 Item::When(is("parts.extender"), vec![Item::One(port("extender", "extender.port"))]),
             ]),
@@ -112,7 +112,7 @@ fn container() -> Node {
         ),
         key(
             "volumeMounts",
-            Node::List(vec![
+            Yaml::List(vec![
                 mount("configuration", FILES),
                 Item::When(is("vcenters"), vec![mount("vcenters", CREDENTIALS)]),
                 Item::When(is("parts.extender"), vec![mount("extender", CERTIFICATES)]),
@@ -121,13 +121,13 @@ fn container() -> Node {
     ])
 }
 
-fn volumes() -> Node {
-    let volume = |name: &'static str, kind: &'static str, content: Node| {
+fn volumes() -> Yaml {
+    let volume = |name: &'static str, kind: &'static str, content: Yaml| {
         Item::One(map([("name", literal(name)), (kind, content)]))
     };
     let configuration = map([("name", text("{name}"))]);
     let certificates = map([("secretName", value("extender.tlsSecret")), ("defaultMode", literal(0o440))]);
-    Node::List(vec![
+    Yaml::List(vec![
         volume("configuration", "configMap", configuration),
         Item::When(is("vcenters"), vec![volume("vcenters", "projected", credentials())]),
         Item::When(is("parts.extender"), vec![volume("extender", "secret", certificates)]),
