@@ -98,6 +98,14 @@ async fn bridger_works_with_the_installed_account_and_configuration() -> Result<
     })
     .await?;
     let user = format!("--as=system:serviceaccount:{NAMESPACE}:bridger");
+    for (verb, resource, allowed) in [
+        ("update", "configmaps/bridger-rules-31", "yes"),
+        ("update", "configmaps/other", "no"),
+        ("update", "configmaps", "no"),
+    ] {
+        let answer = kubectl.try_run(&["auth", "can-i", verb, resource, "-n", NAMESPACE, &user]).await?;
+        ensure!(answer.stdout.trim() == allowed, "{verb} {resource}: {answer:?}");
+    }
     for (verb, resource, namespace) in [
         ("get", "secrets", "default"),
         ("create", "pods/exec", "default"),

@@ -179,6 +179,8 @@ pub const SETTINGS: &[Setting] = &[
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValuesError {
+    #[error("the values are not a map.\nThey are `name: value`, as in deploy/chart/values.yaml")]
+    NoMap,
     #[error("{path}: there is no such value.\nThe values are those of deploy/chart/values.yaml")]
     Unknown { path: String },
     #[error("{path}: {found} is not {expected}")]
@@ -187,6 +189,9 @@ pub enum ValuesError {
 
 /// The values of an installation: the defaults, with what was given in their place.
 pub fn complete(given: &Value) -> Result<Value, ValuesError> {
+    if !given.is_object() {
+        return Err(ValuesError::NoMap);
+    }
     check_names("", given)?;
     let mut values = Value::Object(Map::new());
     for setting in SETTINGS {
@@ -205,14 +210,12 @@ pub fn complete(given: &Value) -> Result<Value, ValuesError> {
 
 /// Puts a value at a dotted path; maps on the way are created.
 pub fn put(values: &mut Value, path: &str, value: Value) {
+    if !values.is_object() {
+        *values = Value::Object(Map::new());
+    }
     match path.split_once('.') {
         None => values[path] = value,
-        Some((first, rest)) => {
-            if !values[first].is_object() {
-                values[first] = Value::Object(Map::new());
-            }
-            put(&mut values[first], rest, value);
-        }
+        Some((first, rest)) => put(&mut values[first], rest, value),
     }
 }
 
@@ -371,4 +374,39 @@ pub fn file() -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_values_are_refused_with_their_path() {
+        for (given, expected) in [
+            (json!([]), "not a map"),
+            (json!("text"), "not a map"),
+            (json!({ "nonsense": 1 }), "nonsense: there is no such value"),
+            (json!({ "image": { "tagg": "1" } }), "image.tagg: there is no such value"),
+            (json!({ "image": "text" }), "image: \"text\" is not a map"),
+            (json!({ "replicas": "2" }), "replicas: \"2\" is not a number from 0 to 10"),
+            (json!({ "replicas": 11 }), "replicas: 11 is not a number"),
+            (json!({ "parts": { "labels": "on" } }), "parts.labels: \"on\" is not true or false"),
+            (json!({ "image": { "pullPolicy": "Sometimes" } }), "one of Always, IfNotPresent, Never"),
+            (json!({ "networkPolicy": { "egressPorts": [443, 0] } }), "networkPolicy.egressPorts[1]: 0"),
+            (json!({ "vcenters": [{ "name": "one", "url": "u" }] }), "vcenters[0]: {"),
+            (json!({ "vcenters": ["one"] }), "vcenters[0]: \"one\" is not a map"),
+        ] {
+            let error = complete(&given).expect_err("they are wrong").to_string();
+            assert!(error.contains(expected), "{given}: {error}");
+        }
+        assert_eq!(complete(&json!({ "image": null, "replicas": null })), complete(&json!({})));
+    }
+
+    #[test]
+    fn a_value_is_put_where_another_type_was() {
+        let mut values = json!({ "image": "text" });
+        put(&mut values, "image.tag", json!("1"));
+        put(&mut values, "replicas", json!(1));
+        assert_eq!(values, json!({ "image": { "tag": "1" }, "replicas": 1 }));
+    }
 }

@@ -72,7 +72,7 @@ pub struct Counts {
     pub excused: usize,
     pub claims_bound: usize,
     pub victims: usize,
-    /// Of these, how many an Event tells the reason of.
+    /// Of these, for how many an Event names the reason.
     pub explained: usize,
     pub moves: usize,
     /// Pods that fitted no node for longer than [`WAIT_MAX`].

@@ -55,6 +55,9 @@ impl All {
         if values.is_null() {
             values = json!({});
         }
+        if !values.is_object() {
+            return Err(wrong(&ValuesError::NoMap));
+        }
         for assignment in &self.set {
             let parsed = assignment.split_once('=').and_then(|(path, text)| {
                 let value: Value = serde_saphyr::from_str(text).ok()?;

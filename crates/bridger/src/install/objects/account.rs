@@ -3,6 +3,7 @@
 //! The permissions are those that Bridger checks at its start ([`crate::service::startup::needs`]), the only list of them.
 
 use kubernetes::preflight::{Need, Scope};
+use kubernetes::record_store::slot_names;
 use model::{Part, Parts};
 
 use super::{cluster_object, object};
@@ -47,8 +48,8 @@ fn rules(object: Yaml, scopes: &[Scope]) -> Yaml {
     let mut rules: Vec<(Need, Vec<Part>, Vec<&'static str>)> = Vec::new();
     for (need, parts) in by_part().into_iter().filter(|(need, _)| scopes.contains(&need.scope)) {
         let same = |(rule, of, _): &&mut (Need, Vec<Part>, Vec<&str>)| {
-            (rule.group, rule.resource, of, always.contains(rule))
-                == (need.group, need.resource, &parts, always.contains(&need))
+            (rule.group, rule.resource, rule.scope, of, always.contains(rule))
+                == (need.group, need.resource, need.scope, &parts, always.contains(&need))
         };
         match rules.iter_mut().find(same) {
             Some((.., verbs)) => verbs.push(need.verb),
@@ -61,6 +62,9 @@ fn rules(object: Yaml, scopes: &[Scope]) -> Yaml {
             ("resources", list([literal(need.resource)])),
             ("verbs", list(verbs.into_iter().map(literal))),
         ]);
+        // Only the ConfigMaps of the rule record, as in `bridger manifests rbac`.
+        let names = (need.scope == Scope::RecordObjects).then(|| list(slot_names().map(literal)));
+        let rule = rule.with(names.map(|names| Entry::Key("resourceNames", names)));
         let any = parts.iter().map(|part| is(switch(*part))).collect();
         // Some things are watched whatever is on.
         if always.contains(&need) { Item::One(rule) } else { Item::When(Condition::Any(any), vec![Item::One(rule)]) }
@@ -102,14 +106,17 @@ mod tests {
                 put(&mut values, switch(part), json!(on.contains(&part)));
             }
             let objects = objects_with(&values, "bridger-system").expect("objects");
-            let allowed = |kind: &str| -> BTreeSet<(String, String, String)> {
+            // Whether the rule names objects, group, resource and verb.
+            let allowed = |kind: &str| -> BTreeSet<(bool, String, String, String)> {
                 let role = objects.iter().find(|object| object["kind"] == kind).expect(kind);
                 let text = |value: &Value| value[0].as_str().expect("text").to_owned();
                 let rules = role["rules"].as_array().into_iter().flatten();
                 let verbs = rules.flat_map(|rule| {
-                    let of = (text(&rule["apiGroups"]), text(&rule["resources"]));
+                    let names: Vec<String> = serde_json::from_value(rule["resourceNames"].clone()).unwrap_or_default();
+                    assert!(names.is_empty() || names == slot_names().collect::<Vec<_>>(), "{rule}");
+                    let of = (!names.is_empty(), text(&rule["apiGroups"]), text(&rule["resources"]));
                     let verbs = rule["verbs"].as_array().expect("verbs").iter();
-                    verbs.map(move |verb| (of.0.clone(), of.1.clone(), verb.as_str().expect("a verb").to_owned()))
+                    verbs.map(move |verb| (of.0, of.1.clone(), of.2.clone(), verb.as_str().expect("a verb").to_owned()))
                 });
                 verbs.collect()
             };
@@ -118,7 +125,10 @@ mod tests {
                 [("ClusterRole", &[Scope::AllNamespaces][..]), ("Role", &[Scope::OwnNamespace, Scope::RecordObjects])]
             {
                 let needed = needs(Purpose::Run, parts, false).into_iter().filter(|need| scopes.contains(&need.scope));
-                let of = |need: Need| (need.group.to_owned(), need.resource.to_owned(), need.verb.to_owned());
+                let of = |need: Need| {
+                    let is_named = need.scope == Scope::RecordObjects;
+                    (is_named, need.group.to_owned(), need.resource.to_owned(), need.verb.to_owned())
+                };
                 assert_eq!(allowed(kind), needed.map(of).collect(), "{kind} for {on:?}");
             }
         }
