@@ -30,6 +30,7 @@ use life::Life;
 use model::Part;
 use observer::{Kind, Observer};
 use serde_json::Value;
+use simulated::in_virtual_time;
 use simulator::fault::{Fault, FaultRule, Frequency, Side};
 use simulator::kubernetes::kinds::KindId;
 use simulator::kubernetes::store::ChangeType;
@@ -273,11 +274,6 @@ impl Day {
     fn pods(&self) -> Vec<Arc<Value>> {
         self.world.with(|core, _| core.kubernetes.store().list(KindId::POD, None).cloned().collect())
     }
-}
-
-fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-    runtime.expect("a runtime on a paused clock").block_on(body)
 }
 
 #[test]

@@ -10,6 +10,7 @@ use bridger::in_process;
 use bridger::service::outside::Service;
 use scheduler::{Configuration, plugins};
 use serde_json::{Value, json};
+use simulated::in_virtual_time;
 use simulator::kubernetes::defaults;
 use simulator::kubernetes::kinds::KindId;
 use simulator::seed::Seed;
@@ -136,15 +137,6 @@ impl Run {
         let nodes = (1..=NODES).map(|number| format!("node-{number}"));
         nodes.into_iter().find(|node| self.host_of(node) == host).expect("a node on the host")
     }
-}
-
-fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .expect("a runtime on a paused clock")
-        .block_on(body)
 }
 
 #[test]

@@ -12,6 +12,7 @@ use bridger::in_process;
 use bridger::service::outside::Service;
 use model::LiftSettings;
 use serde_json::{Value, json};
+use simulated::in_virtual_time;
 use simulator::kubernetes::defaults;
 use simulator::kubernetes::kinds::KindId;
 use simulator::seed::Seed;
@@ -156,15 +157,6 @@ async fn outcome(host_preemption: bool) -> Outcome {
     tokio::time::sleep(Duration::from_secs(600)).await;
     let late = run.pod("high").expect("the pod");
     Outcome { run, pairs, nominated, late }
-}
-
-fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .expect("a runtime on a paused clock")
-        .block_on(body)
 }
 
 #[test]

@@ -9,6 +9,7 @@ use bridger::compose::{PartSettings, compose};
 use bridger::in_process;
 use bridger::service::outside::Service;
 use model::labels::LabelSettings;
+use simulated::in_virtual_time;
 use simulator::fault::{Fault, FaultRule, Frequency, Side};
 use simulator::kubernetes::kinds::KindId;
 use simulator::seed::Seed;
@@ -69,16 +70,6 @@ impl Run {
         let rule = FaultRule::new(side, methods, fault, frequency);
         self.world.with(|core, _| core.faults.add(rule)).expect("a rule");
     }
-}
-
-/// Runs a test body in virtual time, single-threaded.
-fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .expect("a runtime on a paused clock")
-        .block_on(body)
 }
 
 #[test]

@@ -26,6 +26,7 @@ use kubernetes::labels::NodeLabelWriter;
 use model::event::PodFacts;
 use model::{Part, Parts};
 use serde_json::{Value, json};
+use simulated::in_virtual_time;
 use simulator::fault::{Fault, FaultRule, Frequency, Side};
 use simulator::kubernetes::kinds::KindId;
 use simulator::kubernetes::{defaults, sample};
@@ -231,15 +232,6 @@ async fn place(world: Arc<World>, extender: Arc<Extender>) {
             tokio::spawn(async move { extender.bind(binding).await });
         }
     }
-}
-
-fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .expect("a runtime on a paused clock")
-        .block_on(body)
 }
 
 #[test]

@@ -12,6 +12,7 @@ use bridger::in_process;
 use bridger::service::outside::Service;
 use engine::runtime::{RuntimeStats, Step};
 use serde_json::{Value, json};
+use simulated::in_virtual_time;
 use simulator::kubernetes::defaults;
 use simulator::kubernetes::kinds::KindId;
 use simulator::kubernetes::placer::{self, PlacerConfig};
@@ -109,15 +110,6 @@ async fn bridger(world: &Arc<World>, config: &world::Config) -> (Arc<engine::cou
     let parts = PartSettings { extender: None, ..in_process::parts() };
     let mut service = Service::new();
     (compose(parts, outside, &mut service).counters, service)
-}
-
-fn in_virtual_time<T>(body: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()
-        .expect("a runtime on a paused clock")
-        .block_on(body)
 }
 
 /// The result of a day.
